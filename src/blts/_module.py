@@ -1,0 +1,190 @@
+"""`@module`: frozen dataclasses that are pytrees, check themselves once, print well and turn into JSON.
+
+Numbers are traced leaves, so three step sizes cost one compilation; shapes and counts are marked `static()`.
+JAX's own `register_dataclass` calls `__post_init__` with tracers on every unflatten; here unflattening only fills
+the fields, so `check()` sees just what a person wrote.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any, TypeVar, dataclass_transform
+
+import jax
+import numpy as np
+
+from .errors import ConfigError, UnknownName
+
+T = TypeVar("T")
+_CLASSES: dict[str, type] = {}
+
+
+def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = float) -> Any:
+    """A number or an array that is traced. `ndim` is its rank for one arm; one more axis in front means one per arm."""
+    return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype})
+
+
+def static(default: Any = dataclasses.MISSING) -> Any:
+    """A count, a shape or a function: part of what is compiled."""
+    return dataclasses.field(default=default, metadata={"static": True})
+
+
+def _is_static(field: dataclasses.Field, value: Any) -> bool:
+    """Strings, flags, None and plain functions are never leaves, whatever the field."""
+    if field.metadata.get("static") or value is None or isinstance(value, str | bool):
+        return True
+    return callable(value) and type(value) not in _CLASSES.values()
+
+
+def is_concrete(value: Any) -> bool:
+    return not isinstance(value, jax.core.Tracer)
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(array, static))
+def module(cls: type[T]) -> type[T]:
+    """Make `cls` a frozen pytree. A method `check(self)` is run once, when a person builds the object."""
+    cls = dataclasses.dataclass(frozen=True, repr=False, eq=False)(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]
+    generated_init = cls.__init__
+
+    def __init__(self, *args, **kwargs):
+        try:
+            generated_init(self, *args, **kwargs)
+        except TypeError as error:
+            raise ConfigError(f"{cls.__name__}: {str(error).replace('__init__() ', '').replace(cls.__name__ + '.', '')}.") from None
+        for field in fields:
+            if "dtype" in field.metadata:
+                object.__setattr__(self, field.name, _number(cls, field, getattr(self, field.name)))
+        check = getattr(self, "check", None)
+        if check is not None:
+            check()
+
+    def flatten(self):
+        values = {field.name: getattr(self, field.name) for field in fields}
+        names = tuple(field.name for field in fields if not _is_static(field, values[field.name]))
+        aux = tuple((name, value) for name, value in values.items() if name not in names)
+        return tuple((jax.tree_util.GetAttrKey(name), values[name]) for name in names), (names, aux)
+
+    def unflatten(aux, leaves):
+        self = object.__new__(cls)
+        for name, value in (*zip(aux[0], leaves, strict=True), *aux[1]):
+            object.__setattr__(self, name, value)
+        return self
+
+    setattr(cls, "__init__", __init__)  # noqa: B010
+    if cls.__repr__ is object.__repr__:
+        setattr(cls, "__repr__", _repr)  # noqa: B010
+    jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    _CLASSES[cls.__name__] = cls
+    return cls
+
+
+def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
+    if _is_static(field, value) or isinstance(value, jax.Array) or not is_concrete(value):
+        return value
+    try:
+        # NumPy, not JAX: building an object allocates nothing on a device; JAX narrows it to its own precision in use.
+        number = np.asarray(value, field.metadata["dtype"])
+    except (TypeError, ValueError):
+        raise ConfigError(f"{cls.__name__}: {field.name} must be a number or an array of numbers; got {value!r}.") from None
+    if np.isnan(number).any():
+        raise ConfigError(f"{cls.__name__}: {field.name} must not be NaN; got {short(number)}.")
+    return number
+
+
+def require(owner: Any, holds: Any, sentence: str) -> None:
+    """Refuse an object whose concrete numbers do not satisfy a condition; traced ones are let through."""
+    if is_concrete(holds) and not np.all(np.asarray(holds)):
+        raise ConfigError(f"{type(owner).__name__}: {sentence}")
+
+
+def positive(owner: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        if not isinstance(value, str):
+            ok = (value > 0) & (value < np.inf) if is_concrete(value) else True
+            require(owner, ok, f"{name} must be > 0 and finite; got {short(value)}.")
+
+
+def finite(owner: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(owner, name)
+        require(owner, np.isfinite(value) if is_concrete(value) else True, f"{name} must be finite; got {short(value)}.")
+
+
+def at_least(owner: Any, name: str, least: int) -> None:
+    value = getattr(owner, name)
+    if not (isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least):
+        raise ConfigError(f"{type(owner).__name__}: {name} must be a whole number ≥ {least}; got {value!r}.")
+
+
+def short(value: Any) -> str:
+    """An array in a few characters: `[14, 14.4, …, 20] (15)`."""
+    if not is_concrete(value):
+        return "traced"
+    if isinstance(value, str) or value is None or isinstance(value, bool):
+        return repr(value)
+    if callable(value) and not dataclasses.is_dataclass(value):
+        return getattr(value, "__name__", type(value).__name__)
+    if not isinstance(value, np.ndarray | np.generic | jax.Array | float | int):
+        return repr(value)
+    numbers = np.asarray(value)
+    if numbers.ndim == 0:
+        return f"{numbers.item():.4g}" if numbers.dtype.kind == "f" else str(numbers.item())
+    if numbers.size > 1 and (numbers == numbers.flat[0]).all():
+        return f"{numbers.flat[0]:.4g} (×{'×'.join(map(str, numbers.shape))})"
+    if numbers.ndim == 1 and numbers.size <= 4:
+        return "[" + ", ".join(f"{x:.4g}" for x in numbers) + "]"
+    ends = numbers.reshape(-1)
+    return f"[{ends[0]:.4g}, {ends[1]:.4g}, …, {ends[-1]:.4g}] ({'×'.join(map(str, numbers.shape))})"
+
+
+def _repr(self) -> str:
+    parts = (f"{field.name}={short(getattr(self, field.name))}" for field in dataclasses.fields(self))
+    return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def to_json(value: Any) -> str:
+    """The JSON text of a configuration; `from_json` gives the same object back.
+
+    >>> from blts.batching import Fixed
+    >>> to_json(Fixed(10))
+    '{"type": "Fixed", "size": 10}'
+    """
+    return json.dumps(_encode(value))
+
+
+def from_json(text: str) -> Any:
+    """The object that `to_json` wrote."""
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"This is not JSON ({error}); give the text that to_json wrote.") from None
+    return _decode(data)
+
+
+def _encode(value: Any) -> Any:
+    if type(value) in _CLASSES.values():
+        return {"type": type(value).__name__} | {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist()
+    if isinstance(value, dict):
+        return {"type": "dict", "items": {name: _encode(item) for name, item in value.items()}}
+    if isinstance(value, tuple | list):
+        return [_encode(item) for item in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise ConfigError(f"A {type(value).__name__} cannot be written as JSON; pickle the object, or build it from named parts.")
+
+
+def _decode(data: Any) -> Any:
+    if isinstance(data, list):
+        return tuple(_decode(item) for item in data)
+    if not isinstance(data, dict):
+        return data
+    if data["type"] == "dict":
+        return {name: _decode(item) for name, item in data["items"].items()}
+    if data["type"] not in _CLASSES:
+        raise UnknownName("configuration type", data["type"], _CLASSES)
+    return _CLASSES[data["type"]](**{name: _decode(item) for name, item in data.items() if name != "type"})

@@ -1,0 +1,70 @@
+"""Shared shapes of data and type aliases. `Row` is one round: a bandit pull and an MDP transition alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
+
+PRNGKey: TypeAlias = Key[Array, ""]
+Scalar: TypeAlias = Float[Array, ""]
+Theta: TypeAlias = Float[Array, " dim"]
+Tree: TypeAlias = Any
+"""Any pytree; where its structure matters, the docstring says what it holds."""
+Schedule: TypeAlias = Callable[[Int[Array, ""]], Scalar]
+"""A number that depends on the iteration: `schedule(i)`."""
+
+
+class Row(NamedTuple):
+    """One round as it is remembered. Bandits without a context have `obs = next_obs = ()`."""
+
+    obs: Tree
+    action: Int[Array, ""]
+    reward: Scalar
+    next_obs: Tree = ()
+
+
+class Played(NamedTuple):
+    """What a learner knows of the running batch: the round it is in (from 1) and how often each action was played."""
+
+    t: Int[Array, ""]
+    counts: Int[Array, " actions"]
+
+
+class Info(NamedTuple):
+    """How one refresh went. A figure that does not apply is NaN."""
+
+    finite: Bool[Array, ""]
+    acceptance: Scalar
+    """Share of accepted Metropolis proposals."""
+    ess: Scalar
+    """Smallest effective sample size over the arms of a pool."""
+    rhat: Scalar
+    """Largest split R-hat over the arms of a pool."""
+    distance: Scalar
+    """Largest W2 over the arms, in posterior sds, between what is drawn within the batch and the exact posterior."""
+
+    @staticmethod
+    def of(finite, acceptance=jax.numpy.nan, ess=jax.numpy.nan, rhat=jax.numpy.nan, distance=jax.numpy.nan) -> Info:
+        number = lambda x: jax.numpy.asarray(x, float)  # noqa: E731
+        return Info(jax.numpy.asarray(finite), *map(number, (acceptance, ess, rhat, distance)))
+
+
+__all__ = [
+    "Array",
+    "ArrayLike",
+    "Bool",
+    "Float",
+    "Info",
+    "Int",
+    "Key",
+    "PRNGKey",
+    "Played",
+    "Row",
+    "Scalar",
+    "Schedule",
+    "Theta",
+    "Tree",
+]

@@ -1,0 +1,252 @@
+"""What is frozen within a batch, and how each round draws from it: exactly, around a chain's end, or from a pool."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+
+from .. import _random, theory
+from .._module import array, at_least, module, positive, static
+from .._typing import Array, Bool, Float, Info, Int, PRNGKey, Row, Tree
+from ..errors import ConfigError
+from ..history import Log
+from ..models import marginal
+from ..models.base import Conjugate, Model
+from ..samplers.chain import Chain, ChainInfo, remember_summary
+
+Thetas = Float[Array, "arms dim"]
+
+
+class Belief(Protocol):
+    """How a stacked model's posterior is represented between refreshes."""
+
+    def check_model(self, model: Model) -> Any: ...
+    def incremental(self, model: Model) -> bool: ...
+    def init(self, key: PRNGKey, model: Model) -> Tree: ...
+    def empty(self, model: Model, row: Row, capacity: int) -> Tree: ...
+    def remember(self, model: Model, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree: ...
+    def refresh(self, key: PRNGKey, model: Model, state: Tree, history: Tree) -> tuple[Tree, Info]: ...
+    def draw(self, key: PRNGKey, model: Model, state: Tree) -> Thetas: ...
+
+
+def arms_of(model: Model) -> int:
+    return jax.tree.leaves(model)[0].shape[0]
+
+
+def prior_draws(key: PRNGKey, model: Model) -> Thetas:
+    keys = _random.split(key, arms_of(model))
+    return jax.vmap(lambda single, k: single.init(k))(model, keys)
+
+
+def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:
+    return jnp.all(jnp.isfinite(theta).reshape(theta.shape[0], -1).all(-1) | (n == 0))
+
+
+def counts_of(model: Model, history: Tree) -> Int[Array, " arms"]:
+    """How many rewards each arm has: from the log, or from the first field of a summary, which counts rows."""
+    return history.counts if isinstance(history, Log) else history.rows
+
+
+@module
+class Exact:
+    """Draws from the exact posterior of a conjugate model, anew each round."""
+
+    def check_model(self, model):
+        if not isinstance(model, Conjugate):
+            raise ConfigError(f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior; use Perturb(sgld()) or Pool(mala()).")
+        return self
+
+    def __str__(self) -> str:
+        return "exact posterior draws each round"
+
+    def incremental(self, model):
+        return True
+
+    def init(self, key, model):
+        return jax.vmap(lambda single: single.empty())(model)
+
+    def empty(self, model, row, capacity):
+        return self.init(None, model)
+
+    def remember(self, model, history, row, live):
+        return remember_summary(model, history, row, live)
+
+    def refresh(self, key, model, state, history):
+        return history, Info.of(True, distance=0.0)
+
+    def draw(self, key, model, state):
+        keys = _random.split(key, arms_of(model))
+        return jax.vmap(lambda single, k, s: single.draw(k, s))(model, keys, state)
+
+    def laws(self, model, state, obs) -> marginal.Marginal | None:
+        """The laws of the arms' mean rewards, stacked."""
+        return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(model, state, jnp.arange(arms_of(model)))
+
+
+class PerturbState(NamedTuple):
+    theta: Thetas
+    """Chain ends, θ_a^k."""
+    n: Int[Array, " arms"]
+
+
+@module
+class Perturb:
+    """Algorithm 2: each round draws N(θ_a^k, I/(n_a L γ)) around the chain's end; an arm without data draws its prior.
+
+    L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere.
+    """
+
+    chain: Chain
+    gamma: Array | str = array(1.0)
+
+    def check(self):
+        if isinstance(self.gamma, str) and self.gamma != "theorem":
+            raise ConfigError(f'Perturb: gamma must be a number > 0 or "theorem"; got {self.gamma!r}.')
+        positive(self, "gamma")
+
+    def __str__(self) -> str:
+        return f"{self.chain}, and each round draws around its end with γ = {self.gamma}"
+
+    def check_model(self, model):
+        if self.gamma == "theorem":
+            theory.constants_of(model)
+        return Perturb(self.chain.resolved(model), self.gamma)
+
+    def incremental(self, model):
+        return False
+
+    def init(self, key, model):
+        return PerturbState(prior_draws(key, model), jnp.zeros(arms_of(model), int))
+
+    def empty(self, model, row, capacity):
+        return self.chain.empty(model, row, capacity)
+
+    def remember(self, model, history, row, live):
+        return self.chain.remember(model, history, row, live)
+
+    def refresh(self, key, model, state, history):
+        n = counts_of(model, history)
+        ends, info = self.chain.run(key, model, state.theta[:, None], history, n)
+        theta = jnp.where((n > 0)[:, None], ends[:, 0], state.theta)
+        new = PerturbState(theta, n)
+        return new, Info.of(all_finite(theta, n), info.acceptance, distance=self._distance(model, new, history))
+
+    def _distance(self, model, state, history):
+        if isinstance(history, Log) or not isinstance(model, Conjugate):
+            return jnp.nan
+        return oracle_distance(model, history, state.n, *self.moments(model, state, ()))
+
+    def spread(self, model, state) -> Thetas:
+        """The sd of the perturbation, 1/√(n L γ); infinite without data, where the prior is drawn instead."""
+        L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
+        g = theory.gamma(theory.constants_of(model), state.theta.shape[-1])[:, None] if isinstance(self.gamma, str) else self.gamma
+        return 1 / jnp.sqrt(state.n[:, None] * L * g)
+
+    def draw(self, key, model, state):
+        key_noise, key_prior = _random.split(key)
+        around = state.theta + self.spread(model, state) * _random.normal(key_noise, state.theta.shape)
+        return jnp.where((state.n > 0)[:, None], around, prior_draws(key_prior, model))
+
+    def moments(self, model, state, obs):
+        """Mean and sd of the mean reward within the batch, to first order in the perturbation."""
+        arms = jnp.arange(arms_of(model))
+        mean, slope = jax.vmap(lambda single, x, a: jax.value_and_grad(single.mean_reward)(x, obs, a))(model, state.theta, arms)
+        return mean, jnp.linalg.norm(slope * self.spread(model, state), axis=-1)
+
+    def laws(self, model, state, obs) -> marginal.Marginal | None:
+        """Normal laws, exact where the mean reward is linear in θ and the prior is Gaussian; None elsewhere."""
+        if not getattr(model, "gaussian_prior_and_linear_mean", False):
+            return None
+        mean, sd = self.moments(model, state, obs)
+        prior_mean, prior_sd = jax.vmap(lambda single, a: single.prior_mean_reward(obs, a))(model, jnp.arange(arms_of(model)))
+        seen = state.n > 0
+        return marginal.Normal(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
+
+
+@module
+class Pool:
+    """`size` parallel chains an arm; each round draws one of their ends for each arm, and adds no noise.
+
+    One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself. A pool of 256
+    plays like exact draws, one of 16 is too small. An arm without data has a pool of prior draws.
+    """
+
+    chain: Chain
+    size: int = static(256)
+
+    def check(self):
+        at_least(self, "size", 2)
+
+    def __str__(self) -> str:
+        return f"{self.chain}, {self.size} chains an arm, of which each round draws one"
+
+    def check_model(self, model):
+        return Pool(self.chain.resolved(model), self.size)
+
+    def incremental(self, model):
+        return False
+
+    def init(self, key, model):
+        keys = _random.split(key, self.size)
+        return jnp.swapaxes(jax.vmap(lambda k: prior_draws(k, model))(keys), 0, 1)
+
+    def empty(self, model, row, capacity):
+        return self.chain.empty(model, row, capacity)
+
+    def remember(self, model, history, row, live):
+        return self.chain.remember(model, history, row, live)
+
+    def refresh(self, key, model, state, history):
+        n = counts_of(model, history)
+        ends, info = self.chain.run(key, model, state, history, n)
+        pool = jnp.where((n > 0)[:, None, None], ends, state)
+        rhat, ess = split_rhat(info)
+        seen = n > 0
+        distance = jnp.nan
+        if not isinstance(history, Log) and isinstance(model, Conjugate):
+            values = self.values(model, pool, ())
+            distance = oracle_distance(model, history, n, values.mean(-1), values.std(-1))
+        return pool, Info.of(
+            all_finite(pool, n),
+            info.acceptance,
+            jnp.min(jnp.where(seen[:, None], ess, jnp.inf)),
+            jnp.max(jnp.where(seen[:, None], rhat, 1.0)),
+            distance,
+        )
+
+    def draw(self, key, model, state):
+        arms = state.shape[0]
+        pick = (_random.uniform(key, (arms,)) * self.size).astype(int)
+        return state[jnp.arange(arms), pick]
+
+    def values(self, model, state, obs) -> Float[Array, "arms size"]:
+        """The mean reward at every member of the pool."""
+        by_arm = lambda single, xs, a: jax.vmap(lambda x: single.mean_reward(x, obs, a))(xs)  # noqa: E731
+        return jax.vmap(by_arm)(model, state, jnp.arange(state.shape[0]))
+
+
+def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:
+    """Split R-hat over the half chains of a pool, and the effective number of draws in their last half.
+
+    R̂ = √((W (s-1)/s + B) / W) with W the mean variance within half chains of s steps and B the variance of their
+    means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size.
+    """
+    s = info.half_steps[:, None]
+    within = jnp.mean(info.half_variances, (0, 2))
+    between = jnp.var(info.half_means, (0, 2), ddof=1)
+    total = within * (s - 1) / s + between
+    chain_means = jnp.mean(info.half_means, 0)
+    chains = chain_means.shape[1]
+    ess = chains * total / jnp.maximum(jnp.var(chain_means, 1, ddof=1), 1e-30)
+    return jnp.sqrt(total / jnp.maximum(within, 1e-30)), jnp.minimum(ess, chains * 2 * s)
+
+
+def oracle_distance(model: Any, summary: Tree, n: Int[Array, " arms"], mean: Array, sd: Array) -> Array:
+    """Largest W2 over arms with data, in posterior sds, of the Gaussians with the moments of the two laws."""
+    exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, summary, jnp.arange(arms_of(model)))
+    if exact is None:
+        return jnp.asarray(jnp.nan)
+    gap = jnp.square((mean - exact.mean) / exact.sd) + jnp.square(sd / exact.sd - 1)
+    return jnp.sqrt(jnp.max(jnp.where(n > 0, gap, 0.0)))

@@ -1,0 +1,233 @@
+"""Agents without posterior draws: UCB1, Bayes-UCB, ε-greedy, batched elimination, uniform.
+
+They know what they played before they know what it earned: bonuses count plays inside the batch, means are of
+observed rewards. Equal values are broken by an order drawn once a replication, which is the same in law as shuffling
+the arms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .. import _random
+from .._module import array, at_least, module, positive, static
+from .._typing import Array, Float, Info, Int, Tree
+from ..errors import ConfigError
+from ..models import base as models
+from ..models.base import Conjugate, Moments
+from ..samplers.chain import remember_summary
+from .base import argmax
+
+
+class Known(NamedTuple):
+    """What an index agent acts on: the summary of each arm's observed rewards, and its order for ties."""
+
+    order: Float[Array, " actions"]
+    seen: Tree
+
+
+def _order(key, actions: int) -> Float[Array, " actions"]:
+    return _random.uniform(key, (actions,))
+
+
+def _best(values: Float[Array, " actions"], order: Float[Array, " actions"]) -> Int[Array, ""]:
+    """The index of the largest value, the first in the order among equals."""
+    return argmax(jnp.where(values == jnp.max(values), 1.0 + order, 0.0))
+
+
+class _RewardMeans:
+    """Remembers the count and mean of each arm's rewards."""
+
+    incremental: ClassVar[bool] = True
+    actions: int
+
+    def init(self, key):
+        return Known(_order(key, self.actions), self.empty(None, 0))
+
+    def empty(self, row, capacity):
+        return jax.vmap(lambda _: Moments.zero())(jnp.arange(self.actions))
+
+    def remember(self, history, row, live):
+        added = jax.vmap(lambda moments: moments.plus(row.reward))(history)
+        mine = (jnp.arange(self.actions) == row.action) & live
+        return jax.tree.map(lambda new, old: jnp.where(mine, new, old), added, history)
+
+    def observe(self, key, state, history):
+        return state._replace(seen=history), Info.of(jnp.all(jnp.isfinite(history.mean)))
+
+
+@module
+class UCB1(_RewardMeans):
+    """Mean of observed rewards + scale · √(2 log t / plays), every arm played once first (Auer et al. 2002).
+
+    `scale` is the width of the rewards' range, or their sub-Gaussian scale times two.
+    """
+
+    actions: int = static()
+    scale: Array = array(1.0)
+
+    def check(self):
+        at_least(self, "actions", 1)
+        positive(self, "scale")
+
+    def __str__(self) -> str:
+        return f"UCB1 on {self.actions} arms: mean + {self.scale:g}·√(2 log t / plays)."
+
+    def act(self, key, state, obs, played):
+        bonus = self.scale * jnp.sqrt(2 * jnp.log(played.t.astype(float)) / jnp.maximum(played.counts, 1))
+        # An arm played in this batch but not observed yet has no mean: it waits for its reward.
+        mean = jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf)
+        return _best(jnp.where(played.counts == 0, jnp.inf, mean + bonus), state.order)
+
+
+@module
+class EpsilonGreedy(_RewardMeans):
+    """With probability ε_t = min(1, c·N/t) a random arm, otherwise the best observed mean (Auer et al. 2002, decaying ε)."""
+
+    actions: int = static()
+    c: Array = array(1.0)
+
+    def check(self):
+        at_least(self, "actions", 1)
+        positive(self, "c")
+
+    def __str__(self) -> str:
+        return f"Decaying ε-greedy on {self.actions} arms: ε = min(1, {self.c * self.actions:g}/t)."
+
+    def act(self, key, state, obs, played):
+        key_explore, key_arm = _random.split(key)
+        explore = _random.uniform(key_explore) < self.c * self.actions / played.t
+        anything = (_random.uniform(key_arm) * self.actions).astype(int)
+        mean = jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf)
+        return jnp.where(explore, anything, _best(mean, state.order))
+
+
+@module
+class SuccessiveElimination(_RewardMeans):
+    """BaSE (Gao et al. 2019): play the surviving arms in turn; after each batch drop those clearly below the best.
+
+    Arm a is dropped when its mean is below the best by more than √(width · log(T·N) / n), n the fewest rewards of a
+    surviving arm.
+    """
+
+    actions: int = static()
+    horizon: int = static()
+    width: Array = array(2.0)
+
+    def check(self):
+        at_least(self, "actions", 1)
+        at_least(self, "horizon", 1)
+        positive(self, "width")
+
+    def __str__(self) -> str:
+        return f"Batched successive elimination (BaSE) on {self.actions} arms for horizon {self.horizon}."
+
+    def act(self, key, state, obs, played):
+        alive = self._alive(state.seen)
+        return _best(jnp.where(alive, -played.counts.astype(float), -jnp.inf), state.order)
+
+    def _alive(self, seen: Moments):
+        n = jnp.min(seen.n)
+        # Only arms that kept up with the best-sampled ones are alive: an arm once dropped gets no rewards any more.
+        current = 2 * seen.n >= jnp.max(seen.n)
+        best = jnp.max(jnp.where(current & (seen.n > 0), seen.mean, -jnp.inf))
+        fewest = jnp.min(jnp.where(current, seen.n, jnp.iinfo(jnp.int32).max))
+        radius = jnp.sqrt(self.width * math.log(self.horizon * self.actions) / jnp.maximum(fewest, 1))
+        return jnp.where(n == 0, seen.n == 0, current & (best - seen.mean <= radius))
+
+
+@module
+class Uniform(_RewardMeans):
+    """Every arm with the same probability, whatever was earned: the baseline of an ordinary randomised trial."""
+
+    actions: int = static()
+
+    def check(self):
+        at_least(self, "actions", 1)
+
+    def __str__(self) -> str:
+        return f"Uniform play of {self.actions} arms."
+
+    def act(self, key, state, obs, played):
+        return (_random.uniform(key) * self.actions).astype(int)
+
+    def propensities(self, state, obs=()):
+        return jnp.full(self.actions, 1 / self.actions)
+
+
+@module
+class BayesUCB:
+    """The posterior quantile 1 - 1/(t (log T)^c) of each arm's mean reward (Kaufmann et al. 2012).
+
+    With `count="plays"` the interval also shrinks with plays whose reward is not in yet, as UCB1's bonus does, so a
+    long batch is not spent on one arm; `count="observed"` is the textbook index on observed rewards alone.
+    """
+
+    model: Any
+    horizon: int = static()
+    c: Array = array(0.0)
+    count: str = static("plays")
+    arms: int | None = static(None)
+
+    incremental: ClassVar[bool] = True
+
+    def check(self):
+        at_least(self, "horizon", 1)
+        if self.count not in ("plays", "observed"):
+            raise ConfigError(f'BayesUCB: count must be "plays" or "observed"; got {self.count!r}.')
+        arms = self.arms or models.arm_count(self.model)
+        if arms is None:
+            raise ConfigError("BayesUCB: the model does not say how many arms there are; give arms=…, or one number per arm.")
+        if not isinstance(self.model, Conjugate):
+            raise ConfigError(f"BayesUCB needs a model with an exact posterior, and {type(self.model).__name__} has none.")
+        object.__setattr__(self, "model", models.stack(self.model, arms))
+        object.__setattr__(self, "arms", arms)
+        if jax.eval_shape(lambda: self._laws(self.empty(None, 0), ())) is None:
+            raise ConfigError(f"BayesUCB needs the law of the mean reward, and {type(self.model).__name__} has no closed one.")
+
+    def __str__(self) -> str:
+        return f"Bayes-UCB for horizon {self.horizon}: posterior quantile 1 - 1/(t (log T)^{self.c:g}), counting {self.count}.\n{self.model}"
+
+    @property
+    def actions(self) -> int:
+        assert self.arms is not None
+        return self.arms
+
+    def _laws(self, seen, obs):
+        return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(self.model, seen, jnp.arange(self.actions))
+
+    def init(self, key):
+        return Known(_order(key, self.actions), self.empty(None, 0))
+
+    def empty(self, row, capacity):
+        return jax.vmap(lambda single: single.empty())(self.model)
+
+    def remember(self, history, row, live):
+        return remember_summary(self.model, history, row, live)
+
+    def observe(self, key, state, history):
+        return state._replace(seen=history), Info.of(True, distance=0.0)
+
+    def act(self, key, state, obs, played):
+        log_T = max(math.log(self.horizon), 1.0)
+        u = 1 - 1 / (played.t * log_T**self.c)
+        laws = self._laws(state.seen, obs)
+        u = jnp.broadcast_to(jnp.clip(u, 0.5, 1 - 1e-6), (self.actions,))  # the first index, at t = 1, is the median
+        quantile = jax.vmap(lambda law, level: law.quantile(level))(laws, u)
+        if self.count == "plays":
+            quantile = laws.mean + (quantile - laws.mean) * self._shrink(state.seen, played.counts)
+        return _best(quantile, state.order)
+
+    def _shrink(self, seen, plays):
+        """√((κ + observed)/(κ + plays)) with κ the prior's worth in rewards: exact for Gaussian rewards."""
+
+        def prior_worth(single):
+            theta = single.init(_random.as_key(0))
+            return jnp.mean(single.prior_precision() / single.information(theta))
+
+        worth = jax.vmap(prior_worth)(self.model)
+        return jnp.sqrt((worth + seen.rows) / (worth + jnp.maximum(plays, seen.rows)))

@@ -1,0 +1,9 @@
+"""When the posterior is refreshed."""
+
+from .base import Batching as Batching
+from .clock import Fixed as Fixed
+from .clock import Grid as Grid
+from .clock import Sequential as Sequential
+from .clock import StaticDoubling as StaticDoubling
+from .counts import DoubledSinceSwitch as DoubledSinceSwitch
+from .counts import DoublingCounts as DoublingCounts

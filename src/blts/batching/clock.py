@@ -1,0 +1,132 @@
+"""Schemes that look at the clock alone: their batch ends are known in advance."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from .._module import at_least, module, static
+from ..errors import ConfigError
+
+
+class _Clock:
+    """Counts rounds; `ends(t)` says whether a batch ends with round t (from 1)."""
+
+    noun: ClassVar[str] = ""
+
+    def init(self, actions):
+        return jnp.zeros((), int)
+
+    def step(self, state, obs, action):
+        return state + 1, self.ends(state + 1)
+
+    def __str__(self) -> str:
+        return self.noun.format(**vars(self))
+
+
+@module
+class Sequential(_Clock):
+    """Every reward is seen before the next decision: batches of one."""
+
+    noun: ClassVar[str] = "Rewards are seen after every round."
+
+    def ends(self, t):
+        return t > 0
+
+    def most(self, horizon, actions):
+        return horizon
+
+
+@module
+class Fixed(_Clock):
+    """Batches of `size` rounds.
+
+    >>> from blts.batching import Fixed
+    >>> print(Fixed(10))
+    Rewards are seen every 10 rounds.
+    """
+
+    size: int = static()
+    noun: ClassVar[str] = "Rewards are seen every {size} rounds."
+
+    def check(self):
+        at_least(self, "size", 1)
+
+    def ends(self, t):
+        return t % self.size == 0
+
+    def most(self, horizon, actions):
+        return horizon // self.size
+
+
+@module
+class StaticDoubling(_Clock):
+    """Batches of 1, 2, 4, … rounds, started at t = 1, 2, 4, … (Section 5): they end at 1, 3, 7, …"""
+
+    noun: ClassVar[str] = "Rewards are seen in batches of 1, 2, 4, … rounds."
+
+    def ends(self, t):
+        return (t + 1) & t == 0  # t + 1 is a power of two
+
+    def most(self, horizon, actions):
+        return (horizon + 1).bit_length() - 1
+
+
+@module
+class Grid(_Clock):
+    """Batches that end at the given rounds. `minimax` and `geometric` are the grids of Gao et al. (2019)."""
+
+    times: tuple[int, ...] = static()
+
+    def check(self):
+        times = tuple(int(t) for t in self.times)
+        if not times or times[0] < 1 or any(b <= a for a, b in zip(times, times[1:], strict=False)):
+            raise ConfigError(f"Grid: times must be rounds from 1 upwards in increasing order; got {self.times!r}.")
+        object.__setattr__(self, "times", times)
+
+    def __str__(self) -> str:
+        return f"Rewards are seen after rounds {', '.join(map(str, self.times))}."
+
+    def ends(self, t):
+        return jnp.any(jnp.asarray(self.times) == t)
+
+    def most(self, horizon, actions):
+        return sum(t <= horizon for t in self.times)
+
+    @classmethod
+    def minimax(cls, horizon: int, batches: int) -> Grid:
+        """u₁ = a, u_j = a √u_{j-1} with a = T^{1/(2 - 2^{1-M})}: minimax regret with M batches.
+
+        >>> Grid.minimax(650, 3).times
+        (40, 255, 650)
+        """
+        _grid_arguments(horizon, batches)
+        a = horizon ** (1 / (2 - 2 ** (1 - batches)))
+        u = [a]
+        for _ in range(batches - 1):
+            u.append(a * math.sqrt(u[-1]))
+        return cls(_rounded(u, horizon))
+
+    @classmethod
+    def geometric(cls, horizon: int, batches: int) -> Grid:
+        """u_j = b^j with b = T^{1/M}: problem-dependent regret with M batches.
+
+        >>> Grid.geometric(650, 3).times
+        (8, 75, 650)
+        """
+        _grid_arguments(horizon, batches)
+        return cls(_rounded([horizon ** (j / batches) for j in range(1, batches + 1)], horizon))
+
+
+def _grid_arguments(horizon: int, batches: int) -> None:
+    if not 1 <= batches <= horizon:
+        raise ConfigError(f"Grid: batches must be between 1 and the horizon {horizon}; got {batches}.")
+
+
+def _rounded(ends: list[float], horizon: int) -> tuple[int, ...]:
+    """Whole, increasing rounds, the last of them the horizon."""
+    whole = np.floor(np.asarray(ends[:-1]) + 1e-9).astype(int)
+    return (*sorted({int(t) for t in whole if 1 <= t < horizon}), horizon)

@@ -1,0 +1,84 @@
+"""Bandits whose rewards come from a model, with the arms' parameters given or drawn from its prior."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _random
+from .._module import array, module, short, static
+from .._typing import Array
+from ..errors import ConfigError
+from ..models import base as models
+from .base import Step
+
+
+@module
+class Bandit:
+    """Arms that pay as `model` says. With `theta=None` each replication draws its own instance from the prior.
+
+    >>> from blts.envs import Bandit
+    >>> from blts.models import Bernoulli
+    >>> print(Bandit.with_means(Bernoulli(), [0.02, 0.03, 0.05]))
+    A bandit of 3 arms with mean rewards [0.02, 0.03, 0.05].
+    """
+
+    model: Any
+    theta: Array | None = array(None, ndim=2)
+    arms: int | None = static(None)
+
+    def check(self):
+        if not hasattr(self.model, "sample"):
+            raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; give it a method sample(key, theta, obs, action).")
+        arms = self.arms or models.arm_count(self.model)
+        if self.theta is not None:
+            shape = np.shape(self.theta)
+            if len(shape) != 2 or shape[1] != self.model.dim:
+                raise ConfigError(f"Bandit: theta must have shape (arms, {self.model.dim}); got {shape}.")
+            arms = shape[0]
+        if arms is None:
+            raise ConfigError("Bandit: nothing says how many arms there are; give theta, arms=…, or a model with one number per arm.")
+        object.__setattr__(self, "model", models.stack(self.model, arms))
+        object.__setattr__(self, "arms", arms)
+
+    @classmethod
+    def with_means(cls, model: Any, means: Any) -> Bandit:
+        """Arms with the given mean rewards, for models with one parameter an arm."""
+        if not hasattr(model, "theta_of_mean"):
+            raise ConfigError(f"Bandit: the mean does not fix a {type(model).__name__} arm; give theta of shape (arms, {model.dim}).")
+        means = np.asarray(means, float)
+        if means.ndim != 1 or means.size < 1 or not np.isfinite(means).all():
+            raise ConfigError(f"Bandit: means must be one finite number for each arm; got {short(means)}.")
+        stacked = models.stack(model, means.size)
+        theta = np.asarray(jax.vmap(lambda single, mean: single.theta_of_mean(mean))(stacked, means), float)
+        if not np.isfinite(theta).all():
+            raise ConfigError(f"Bandit: the means {short(means)} are outside what {type(model).__name__} rewards can have.")
+        return cls(stacked, theta)
+
+    def __str__(self) -> str:
+        if self.theta is None:
+            return f"A bandit of {self.actions} arms drawn from the prior for each replication. {self.model}"
+        return f"A bandit of {self.actions} arms with mean rewards {short(np.asarray(self.means(self.theta)))}."
+
+    @property
+    def actions(self) -> int:
+        assert self.arms is not None
+        return self.arms
+
+    def means(self, theta, obs=()):
+        return jax.vmap(lambda single, x, a: single.mean_reward(x, obs, a))(self.model, jnp.asarray(theta, float), jnp.arange(self.actions))
+
+    def reset(self, key):
+        if self.theta is not None:
+            return jnp.asarray(self.theta, float), ()
+        keys = _random.split(key, self.actions)
+        return jax.vmap(lambda single, k: single.init(k))(self.model, keys), ()
+
+    def step(self, key, state, action):
+        means = self.means(state)
+        single = models.arm(self.model, action)
+        reward = single.sample(key, state[action], (), action)
+        return state, Step((), reward, jnp.max(means) - means[action])

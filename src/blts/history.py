@@ -1,0 +1,65 @@
+"""What a learner keeps of its rounds: a log of rows, in which each action's rows can be found at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ._typing import Array, Bool, Int, Row, Tree
+
+
+class Grouped(NamedTuple):
+    """The rows in the order of their actions: those of action a are `start[a] … start[a] + count[a] - 1`."""
+
+    rows: Row
+    start: Int[Array, " actions"]
+    count: Int[Array, " actions"]
+
+
+class Log(NamedTuple):
+    """One log, two cursors: rows `seen … size` are new in this batch, `… size` is all data.
+
+    The capacity is a shape, the cursors are traced, so data grow without compiling again. `rank` is a row's number
+    among those of its action, which makes grouping by action a single scatter: memory stays O(T), not O(actions · T).
+    """
+
+    rows: Row
+    rank: Int[Array, " capacity"]
+    counts: Int[Array, " actions"]
+    seen: Int[Array, ""]
+    size: Int[Array, ""]
+
+    @staticmethod
+    def empty(row: Row, capacity: int, actions: int) -> Log:
+        """An empty log for rows like `row`."""
+        rows = jax.tree.map(lambda leaf: jnp.zeros((capacity, *jnp.shape(leaf)), jnp.result_type(leaf)), row)
+        zero = jnp.zeros((), int)
+        return Log(rows, jnp.zeros(capacity, int), jnp.zeros(actions, int), zero, zero)
+
+    def append(self, row: Row, live: Bool[Array, ""]) -> Log:
+        """The log with one more row, or as it was where not `live` (the write falls outside and is dropped)."""
+        capacity = self.rank.shape[0]
+        place = jnp.where(live, self.size, capacity)
+        rows = jax.tree.map(lambda store, new: store.at[place].set(new, mode="drop"), self.rows, row)
+        rank = self.rank.at[place].set(self.counts[row.action], mode="drop")
+        return Log(rows, rank, count(self.counts, row.action, live), self.seen, self.size + live)
+
+    def grouped(self) -> Grouped:
+        """A counting sort by action: row i of action a goes to start[a] + rank[i]."""
+        start = jnp.cumsum(self.counts) - self.counts
+        capacity = self.rank.shape[0]
+        place = jnp.where(jnp.arange(capacity) < self.size, start[self.rows.action] + self.rank, capacity)
+        rows = jax.tree.map(lambda store: jnp.zeros_like(store).at[place].set(store, mode="drop", unique_indices=True), self.rows)
+        return Grouped(rows, start, self.counts)
+
+
+def count(counts: Int[Array, " actions"], action: Int[Array, ""], live: Bool[Array, ""]) -> Int[Array, " actions"]:
+    """The counts with one more play of `action` where `live`; a comparison, because XLA's scatters are slow on a CPU."""
+    return counts + ((jnp.arange(counts.shape[0]) == action) & live)
+
+
+def where(mask: Bool[Array, " lanes"], new: Tree, old: Tree) -> Tree:
+    """`new` in the lanes of the mask, `old` elsewhere, for every array of two trees with a leading lane axis."""
+    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (jnp.ndim(a) - mask.ndim)), a, b), new, old)

@@ -1,0 +1,12 @@
+"""How the posterior is drawn."""
+
+from .base import Potential as Potential
+from .base import Sampler as Sampler
+from .base import State as State
+from .base import StepInfo as StepInfo
+from .chain import Chain as Chain
+from .chain import mala as mala
+from .chain import sgld as sgld
+from .chain import ula as ula
+from .langevin import Langevin as Langevin
+from .mala import MALA as MALA

@@ -1,0 +1,52 @@
+"""The overdamped kernel. On the full potential it is ULA, on a minibatch one it is SGLD (Algorithm 1)."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from .. import _random
+from .._module import array, module, positive
+from .._typing import Array, Int, Scalar, Schedule
+from .base import Chains, Potential, State, StepInfo
+
+
+def step_at(step_size: Array | Schedule, count: Int[Array, ""]) -> Scalar:
+    """A number, or the value of a schedule at this iteration."""
+    return step_size(count) if callable(step_size) else jnp.asarray(step_size)
+
+
+def check_step(owner) -> None:
+    if not callable(owner.step_size):
+        positive(owner, "step_size")
+
+
+@module
+class Langevin:
+    """θ ← θ - h ∇U(θ) + √(2h) ξ, with h = step_size · scale (Algorithm 1, line 5).
+
+    >>> import jax.numpy as jnp
+    >>> from blts import random
+    >>> from blts.samplers import Langevin, Potential
+    >>> U = Potential(lambda x: 0.5 * jnp.sum(x**2, -1), lambda key, x: x, scale=jnp.ones(1))
+    >>> kernel = Langevin(step_size=0.1)
+    >>> state, info = kernel.step(random.key(0), kernel.init(jnp.zeros((1000, 1))), U)
+    >>> bool(abs(state.position.std() - 0.2**0.5) < 0.02)
+    True
+    """
+
+    step_size: Array | Schedule = array(0.1)
+    temperature: Array = array(1.0)
+    """0 is gradient descent exactly; 1 samples the posterior."""
+
+    def check(self):
+        check_step(self)
+
+    def init(self, theta: Chains) -> State:
+        return State(theta, jnp.zeros((), int))
+
+    def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
+        key_grad, key_noise = _random.split(key)
+        x = state.position
+        g, xi = potential.grad(key_grad, x), _random.normal(key_noise, x.shape)
+        h = step_at(self.step_size, state.count) * potential.scale
+        return State(x - h * g + jnp.sqrt(2 * h * self.temperature) * xi, state.count + 1), StepInfo(jnp.ones(()))

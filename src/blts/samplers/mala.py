@@ -1,0 +1,39 @@
+"""Metropolis-adjusted Langevin: the same proposal on the full potential, accepted so that the law is exact."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from .. import _random
+from .._module import array, module
+from .._typing import Array, Schedule
+from .base import Chains, Potential, State, StepInfo
+from .langevin import check_step, step_at
+
+
+@module
+class MALA:
+    """Propose y = x - h ∇U(x) + √(2h) ξ and accept with probability min(1, e^{U(x)-U(y)} q(x|y) / q(y|x)).
+
+    Needs the exact gradient: on a minibatch potential the acceptance test is not valid, and `chain.MALA` refuses it.
+    """
+
+    step_size: Array | Schedule = array(0.5)
+
+    def check(self):
+        check_step(self)
+
+    def init(self, theta: Chains) -> State:
+        return State(theta, jnp.zeros((), int))
+
+    def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
+        key_noise, key_accept = _random.split(key)
+        x = state.position
+        h = step_at(self.step_size, state.count) * potential.scale
+        forward = x - h * potential.grad(key_noise, x)
+        y = forward + jnp.sqrt(2 * h) * _random.normal(key_noise, x.shape)
+        backward = y - h * potential.grad(key_noise, y)
+        log_q = jnp.sum((jnp.square(y - forward) - jnp.square(x - backward)) / (4 * h), -1)
+        log_ratio = potential.value(x) - potential.value(y) + log_q
+        accept = jnp.log(_random.uniform(key_accept, log_ratio.shape)) < log_ratio  # NaN is refused
+        return State(jnp.where(accept[..., None], y, x), state.count + 1), StepInfo(jnp.mean(accept, dtype=float))
