@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax
 from jax.extend import random as extend
 
-from ._typing import Array, Float, PRNGKey
+from ._typing import Array, Float, Int, PRNGKey
 from .errors import ConfigError
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -24,7 +24,7 @@ _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 
 
 def _threefry(key: Array, counter: Array) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds on the counter block (0, counter)."""
-    k0, k1 = key[0], key[1]
+    k0, k1 = (lax.index_in_dim(key, i, keepdims=False) for i in (0, 1))
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = jnp.zeros_like(counter) + k0, counter + k1
     for i in range(5):
@@ -90,6 +90,12 @@ def _unit(word: Array) -> Float[Array, "..."]:
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
     """Uniform numbers in [0, 1) on a grid of 2^-24."""
     return (jax.random.bits(key, shape, jnp.uint32) >> np.uint32(8)).astype(jnp.int32).astype(float) * 2.0**-24
+
+
+def uniform_pair(key: PRNGKey, counter: Int[Array, ""] | int) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Two uniform numbers in [0, 1), those of block `counter` of the key's stream."""
+    words = _threefry(jax.random.key_data(key), jnp.asarray(counter, jnp.uint32))
+    return tuple((word >> np.uint32(8)).astype(jnp.int32).astype(float) * 2.0**-24 for word in words)  # type: ignore[return-value]
 
 
 # Taylor coefficients of cos(2πu) in u²; nine terms leave 5e-7 on |u| ≤ 1/2, which is float32's own rounding.

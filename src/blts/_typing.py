@@ -48,8 +48,10 @@ class Info(NamedTuple):
 
     @staticmethod
     def of(finite, acceptance=jax.numpy.nan, ess=jax.numpy.nan, rhat=jax.numpy.nan, distance=jax.numpy.nan) -> Info:
-        number = lambda x: jax.numpy.asarray(x, float)  # noqa: E731
-        return Info(jax.numpy.asarray(finite), *map(number, (acceptance, ess, rhat, distance)))
+        """An Info of the shape of `finite`."""
+        finite = jax.numpy.asarray(finite)
+        number = lambda x: jax.numpy.broadcast_to(jax.numpy.asarray(x, float), finite.shape)  # noqa: E731
+        return Info(finite, *map(number, (acceptance, ess, rhat, distance)))
 
 
 __all__ = [

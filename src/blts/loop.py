@@ -182,7 +182,7 @@ def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) ->
 def learn(keys, agent, lanes: Lanes) -> Lanes:
     """Every lane whose batch is closed sees its rewards."""
     observe_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3)[2])(keys, lanes.t)
-    state, info = jax.vmap(agent.observe)(observe_keys, lanes.agent, lanes.history)
+    state, info = agent.observe(observe_keys, lanes.agent, lanes.history)
     diagnostics = where(lanes.due, lanes.record.diagnostics.plus(info), lanes.record.diagnostics)
     record = lanes.record._replace(diagnostics=diagnostics)
     return lanes._replace(agent=where(lanes.due, state, lanes.agent), due=lanes.due & False, record=record)

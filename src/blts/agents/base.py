@@ -6,7 +6,7 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from .._typing import Array, Bool, Float, Info, Int, Played, PRNGKey, Row, Tree
+from .._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
 
 
 class Agent(Protocol):
@@ -31,13 +31,14 @@ class Agent(Protocol):
         """The memory with one more row where `live`."""
         ...
 
-    def observe(self, key: PRNGKey, state: Tree, history: Tree) -> tuple[Tree, Info]:
-        """Costly, once a batch."""
+    def observe(self, keys: Key[Array, " block"], states: Tree, histories: Tree) -> tuple[Tree, Info]:
+        """Costly, once a batch. Unlike the others this is given a block of replications, in front of every array: a
+        refresh is fastest when all chains of all arms of all replications are one flat axis."""
         ...
 
 
 def argmax(values: Float[Array, " actions"]) -> Int[Array, ""]:
-    """The first index of the largest value: two reductions that XLA vectorises, where its own argmax is 2.6× slower."""
+    """The first index of the largest value: two reductions that XLA vectorises, where its own argmax takes twice as long."""
     actions = values.shape[0]
     first = jnp.min(jnp.where(values == jnp.max(values), jnp.arange(actions), actions))
     return jnp.minimum(first, actions - 1)  # a NaN equals nothing; stay inside all the same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 
 from .. import _random, theory
 from .._module import array, at_least, module, positive, static
-from .._typing import Array, Bool, Float, Info, Int, PRNGKey, Row, Tree
+from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
@@ -27,7 +28,10 @@ class Belief(Protocol):
     def init(self, key: PRNGKey, model: Model) -> Tree: ...
     def empty(self, model: Model, row: Row, capacity: int) -> Tree: ...
     def remember(self, model: Model, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree: ...
-    def refresh(self, key: PRNGKey, model: Model, state: Tree, history: Tree) -> tuple[Tree, Info]: ...
+    def refresh(self, keys: Key[Array, " block"], model: Model, state: Tree, history: Tree) -> tuple[Tree, Info]:
+        """For a block of replications, in front of every array."""
+        ...
+
     def draw(self, key: PRNGKey, model: Model, state: Tree) -> Thetas: ...
 
 
@@ -44,9 +48,13 @@ def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(theta).reshape(theta.shape[0], -1).all(-1) | (n == 0))
 
 
-def counts_of(model: Model, history: Tree) -> Int[Array, " arms"]:
-    """How many rewards each arm has: from the log, or from the first field of a summary, which counts rows."""
+def counts_of(history: Tree) -> Int[Array, "*block arms"]:
+    """How many rewards each arm has: from the log, or from a summary's count of rows."""
     return history.counts if isinstance(history, Log) else history.rows
+
+
+def mean_over_seen(x: Float[Array, "arms chains"], n: Int[Array, " arms"]) -> Array:
+    return jnp.sum(jnp.mean(x, 1) * (n > 0)) / jnp.maximum(jnp.sum(n > 0), 1)
 
 
 @module
@@ -73,8 +81,8 @@ class Exact:
     def remember(self, model, history, row, live):
         return remember_summary(model, history, row, live)
 
-    def refresh(self, key, model, state, history):
-        return history, Info.of(True, distance=0.0)
+    def refresh(self, keys, model, state, history):
+        return history, Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
 
     def draw(self, key, model, state):
         keys = _random.split(key, arms_of(model))
@@ -126,17 +134,16 @@ class Perturb:
     def remember(self, model, history, row, live):
         return self.chain.remember(model, history, row, live)
 
-    def refresh(self, key, model, state, history):
-        n = counts_of(model, history)
-        ends, info = self.chain.run(key, model, state.theta[:, None], history, n)
-        theta = jnp.where((n > 0)[:, None], ends[:, 0], state.theta)
-        new = PerturbState(theta, n)
-        return new, Info.of(all_finite(theta, n), info.acceptance, distance=self._distance(model, new, history))
+    def refresh(self, keys, model, state, history):
+        n = counts_of(history)
+        ends, info = self.chain.run(keys, model, state.theta[:, :, None], history, n)
+        new = PerturbState(jnp.where((n > 0)[..., None], ends[:, :, 0], state.theta), n)
 
-    def _distance(self, model, state, history):
-        if isinstance(history, Log) or not isinstance(model, Conjugate):
-            return jnp.nan
-        return oracle_distance(model, history, state.n, *self.moments(model, state, ()))
+        def report(one: PerturbState, info: ChainInfo, history: Tree) -> Info:
+            distance = oracle_distance(model, history, one.n, lambda: self.moments(model, one, ()))
+            return Info.of(all_finite(one.theta, one.n), mean_over_seen(info.acceptance, one.n), distance=distance)
+
+        return new, jax.vmap(report)(new, info, history)
 
     def spread(self, model, state) -> Thetas:
         """The sd of the perturbation, 1/√(n L γ); infinite without data, where the prior is drawn instead."""
@@ -198,23 +205,24 @@ class Pool:
     def remember(self, model, history, row, live):
         return self.chain.remember(model, history, row, live)
 
-    def refresh(self, key, model, state, history):
-        n = counts_of(model, history)
-        ends, info = self.chain.run(key, model, state, history, n)
-        pool = jnp.where((n > 0)[:, None, None], ends, state)
-        rhat, ess = split_rhat(info)
-        seen = n > 0
-        distance = jnp.nan
-        if not isinstance(history, Log) and isinstance(model, Conjugate):
-            values = self.values(model, pool, ())
-            distance = oracle_distance(model, history, n, values.mean(-1), values.std(-1))
-        return pool, Info.of(
-            all_finite(pool, n),
-            info.acceptance,
-            jnp.min(jnp.where(seen[:, None], ess, jnp.inf)),
-            jnp.max(jnp.where(seen[:, None], rhat, 1.0)),
-            distance,
-        )
+    def refresh(self, keys, model, state, history):
+        n = counts_of(history)
+        ends, info = self.chain.run(keys, model, state, history, n)
+        pools = jnp.where((n > 0)[..., None, None], ends, state)
+
+        def report(pool: Array, n: Int[Array, " arms"], info: ChainInfo, history: Tree) -> Info:
+            rhat, ess = split_rhat(info)
+            seen = (n > 0)[:, None]
+            values = lambda: self.values(model, pool, ())  # noqa: E731
+            return Info.of(
+                all_finite(pool, n),
+                mean_over_seen(info.acceptance, n),
+                jnp.min(jnp.where(seen, ess, jnp.inf)),
+                jnp.max(jnp.where(seen, rhat, 1.0)),
+                oracle_distance(model, history, n, lambda: (values().mean(-1), values().std(-1))),
+            )
+
+        return pools, jax.vmap(report)(pools, n, info, history)
 
     def draw(self, key, model, state):
         arms = state.shape[0]
@@ -233,20 +241,25 @@ def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, 
     R̂ = √((W (s-1)/s + B) / W) with W the mean variance within half chains of s steps and B the variance of their
     means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size.
     """
-    s = info.half_steps[:, None]
-    within = jnp.mean(info.half_variances, (0, 2))
-    between = jnp.var(info.half_means, (0, 2), ddof=1)
+    s = info.half_steps[:, :1]  # [arms, 1]
+    within = jnp.mean(info.half_variances, (1, 2))
+    arms, chains, _, dim = info.half_means.shape
+    between = jnp.var(info.half_means.reshape(arms, 2 * chains, dim), 1, ddof=1)
     total = within * (s - 1) / s + between
-    chain_means = jnp.mean(info.half_means, 0)
-    chains = chain_means.shape[1]
-    ess = chains * total / jnp.maximum(jnp.var(chain_means, 1, ddof=1), 1e-30)
-    return jnp.sqrt(total / jnp.maximum(within, 1e-30)), jnp.minimum(ess, chains * 2 * s)
+    ess = chains * total / jnp.maximum(jnp.var(jnp.mean(info.half_means, 2), 1, ddof=1), 1e-30)
+    return jnp.sqrt(total / jnp.maximum(within, 1e-30)), jnp.minimum(ess, 2 * chains * s)
 
 
-def oracle_distance(model: Any, summary: Tree, n: Int[Array, " arms"], mean: Array, sd: Array) -> Array:
-    """Largest W2 over arms with data, in posterior sds, of the Gaussians with the moments of the two laws."""
-    exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, summary, jnp.arange(arms_of(model)))
+def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: Callable[[], tuple[Array, Array]]) -> Array:
+    """Largest W2 over arms with data, in posterior sds, of the Gaussians with the moments of the two laws.
+
+    NaN where there is no closed posterior, or the history is a log and has no summary to compute it from.
+    """
+    if isinstance(history, Log) or not isinstance(model, Conjugate):
+        return jnp.asarray(jnp.nan)
+    exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, history, jnp.arange(arms_of(model)))
     if exact is None:
         return jnp.asarray(jnp.nan)
+    mean, sd = moments()
     gap = jnp.square((mean - exact.mean) / exact.sd) + jnp.square(sd / exact.sd - 1)
     return jnp.sqrt(jnp.max(jnp.where(n > 0, gap, 0.0)))

@@ -56,8 +56,8 @@ class _RewardMeans:
         mine = (jnp.arange(self.actions) == row.action) & live
         return jax.tree.map(lambda new, old: jnp.where(mine, new, old), added, history)
 
-    def observe(self, key, state, history):
-        return state._replace(seen=history), Info.of(jnp.all(jnp.isfinite(history.mean)))
+    def observe(self, keys, state, history):
+        return state._replace(seen=history), Info.of(jnp.all(jnp.isfinite(history.mean), -1))
 
 
 @module
@@ -209,8 +209,8 @@ class BayesUCB:
     def remember(self, history, row, live):
         return remember_summary(self.model, history, row, live)
 
-    def observe(self, key, state, history):
-        return state._replace(seen=history), Info.of(True, distance=0.0)
+    def observe(self, keys, state, history):
+        return state._replace(seen=history), Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
 
     def act(self, key, state, obs, played):
         log_T = max(math.log(self.horizon), 1.0)

@@ -76,8 +76,8 @@ class Thompson:
     def remember(self, history, row, live):
         return self.belief.remember(self.model, history, row, live)
 
-    def observe(self, key, state, history):
-        return self.belief.refresh(key, self.model, state, history)
+    def observe(self, keys, state, history):
+        return self.belief.refresh(keys, self.model, state, history)
 
     def propensities(self, state, obs=(), *, draws: int = 4096) -> Float[Array, " arms"]:
         """P(a is played) for every arm, the same at every round of the batch.

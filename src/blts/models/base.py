@@ -7,13 +7,14 @@ independent arms, each with its own prior; `stack` brings all numbers to that fo
 from __future__ import annotations
 
 import dataclasses
+import html
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._module import short
+from .._module import is_concrete, short
 from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..errors import ConfigError
@@ -87,62 +88,110 @@ class Conjugate(Sufficient, Protocol):
 class Described:
     """How models show themselves: a constructor call in `repr`, a sentence in `print` and in a notebook."""
 
-    dim: ClassVar[int] | int = 1
     noun: ClassVar[str] = "rewards"
+    hidden: ClassVar[tuple[str, ...]] = ()
+    """Numbers that are not settings, and are left out of the sentence."""
 
     def __str__(self) -> str:
         arms = arm_count(self)
         who = "One arm" if arms is None else f"{arms} arms"
-        settings = ", ".join(
-            f"{field.name.replace('_', ' ')} {short(getattr(self, field.name))}"
-            for field in dataclasses.fields(self)  # type: ignore[arg-type]
-            if "ndim" in field.metadata
-        )
+        settings = ", ".join(f"{n.name.replace('_', ' ')} {short(n.value)}" for n in _numbers(self) if n.name not in self.hidden)
         theory = self.theory()
         place = "inside" if theory.inside else "outside"
-        return f"{who} with {self.noun} ({settings}), {place} the paper's theory: {theory.why}"
+        return f"{who} with {self.noun}{f' ({settings})' if settings else ''}, {place} the paper's theory: {theory.why}"
 
     def _repr_html_(self) -> str:
-        return f"<p>{self}</p><pre>{self!r}</pre>"
+        return f"<p>{html.escape(str(self))}</p><pre>{html.escape(repr(self))}</pre>"
 
     def theory(self) -> Theory:
         return Theory(False, "its assumptions have not been checked for this model.")
 
 
+class Sum(NamedTuple):
+    """A running sum that keeps what rounding drops (Knuth's two-sum), so that 10⁵ float32 terms lose no digits."""
+
+    high: Array
+    low: Array
+
+    @staticmethod
+    def zero(shape: tuple[int, ...] = ()) -> Sum:
+        return Sum(jnp.zeros(shape), jnp.zeros(shape))
+
+    def plus(self, x: Array) -> Sum:
+        y = x + self.low
+        high = self.high + y
+        part = high - self.high
+        return Sum(high, (self.high - (high - part)) + (y - part))
+
+    @property
+    def value(self) -> Array:
+        return self.high + self.low
+
+
 class Moments(NamedTuple):
     """Count, mean and sum of squared deviations (Welford), of the rows with weight 1, and the count of all rows.
 
-    Unlike Σr and Σr², these lose no digits when the mean is far from zero.
+    Unlike Σr and Σr², these lose no digits when the mean is far from zero. `low` is what rounding dropped of the
+    mean: without it a float32 mean stops moving once (r - mean)/n is below half a unit in its last place.
     """
 
     rows: Int[Array, ""]
     n: Int[Array, ""]
     mean: Scalar
     m2: Scalar
+    low: Any = 0.0
 
     @staticmethod
     def zero() -> Moments:
-        return Moments(jnp.zeros((), int), jnp.zeros((), int), jnp.zeros(()), jnp.zeros(()))
+        return Moments(jnp.zeros((), int), jnp.zeros((), int), jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
 
     def plus(self, x: Scalar, weight: Any = 1) -> Moments:
         """One more row; a weight of 0 counts the row but not its value."""
         n = self.n + jnp.asarray(weight, int)
-        change = jnp.where(weight > 0, x - self.mean, 0.0)
-        mean = self.mean + change / jnp.maximum(n, 1)
-        return Moments(self.rows + 1, n, mean, self.m2 + change * jnp.where(weight > 0, x - mean, 0.0))
+        change = jnp.where(weight > 0, (x - self.mean) - self.low, 0.0)
+        step = change / jnp.maximum(n, 1)
+        mean = Sum(self.mean, jnp.asarray(self.low, float)).plus(step)
+        return Moments(self.rows + 1, n, mean.high, self.m2 + change * (change - step), mean.low)
+
+    @property
+    def total(self) -> Scalar:
+        return self.n * self.mean + self.n * self.low
+
+    def about(self, x: Scalar) -> Scalar:
+        """Σ (r - x)² over the rows with weight 1."""
+        return self.m2 + self.n * jnp.square((self.mean - x) + self.low)
+
+
+class _Number(NamedTuple):
+    """One traced number of a model: where it lives, its rank for one arm and what it is."""
+
+    name: str
+    ndim: int
+    value: Any
+
+
+def _numbers(model: Any) -> list[_Number]:
+    """The traced numbers of a model. A hyper-parameter in a dict is a number, or an array with one entry for each arm."""
+    out = []
+    for field in dataclasses.fields(model):
+        value = getattr(model, field.name)
+        if "ndim" in field.metadata and value is not None:
+            out.append(_Number(field.name, field.metadata["ndim"], value))
+        elif isinstance(value, dict):
+            out += [_Number(name, max(np.ndim(item) - 1, 0), item) for name, item in value.items()]
+    return out
 
 
 def arm_count(model: Any) -> int | None:
     """How many arms the numbers of a model describe; None where all of them are for one arm."""
     counts = {}
-    for field, value in _numbers(model):
-        extra = np.ndim(value) - field.metadata["ndim"]
+    for name, ndim, value in _numbers(model):
+        extra = np.ndim(value) - ndim
         if extra > 1 or extra < 0:
-            raise ConfigError(
-                f"{type(model).__name__}: {field.name} has shape {np.shape(value)}; give {_shape_words(field)} or one such for each arm."
-            )
+            word = ("a number", "a vector", "a matrix")[ndim]
+            raise ConfigError(f"{type(model).__name__}: {name} has shape {np.shape(value)}; give {word} or one such for each arm.")
         if extra == 1:
-            counts[field.name] = np.shape(value)[0]
+            counts[name] = np.shape(value)[0]
     if len(set(counts.values())) > 1:
         raise ConfigError(
             f"{type(model).__name__}: the number of arms differs, "
@@ -152,31 +201,38 @@ def arm_count(model: Any) -> int | None:
     return next(iter(counts.values()), None)
 
 
-def _numbers(model: Any) -> list[tuple[dataclasses.Field, Any]]:
-    """The traced numbers of a model with their fields; hyper-parameters in a dict count as numbers of rank 0."""
-    out = []
-    for field in dataclasses.fields(model):
-        value = getattr(model, field.name)
-        if "ndim" in field.metadata and value is not None:
-            out.append((field, value))
-    return out
-
-
-def _shape_words(field: dataclasses.Field) -> str:
-    return ("a number", "a vector", "a matrix")[field.metadata["ndim"]]
-
-
 def stack(model: M, arms: int) -> M:
     """The model with every number repeated to `[arms, …]`, ready to be mapped over its arms."""
     have = arm_count(model)
     if have is not None and have != arms:
         raise ConfigError(f"{type(model).__name__} describes {have} arms where {arms} are needed; give one value or {arms} values.")
+    repeated = {name: value if np.ndim(value) > ndim else _repeat(value, arms) for name, ndim, value in _numbers(model)}
     changes = {}
-    for field, value in _numbers(model):
-        if np.ndim(value) == field.metadata["ndim"]:
-            value = np.broadcast_to(np.asarray(value), (arms, *np.shape(value))) if not isinstance(value, jax.Array) else jnp.broadcast_to(value, (arms, *value.shape))
-        changes[field.name] = value
+    for field in dataclasses.fields(model):  # type: ignore[arg-type]
+        value = getattr(model, field.name)
+        if isinstance(value, dict):
+            changes[field.name] = {name: repeated[name] for name in value}
+        elif field.name in repeated:
+            changes[field.name] = repeated[field.name]
     return dataclasses.replace(model, **changes)  # type: ignore[type-var]
+
+
+def _repeat(value: Any, arms: int) -> Any:
+    xp = jnp if isinstance(value, jax.Array) else np
+    return xp.broadcast_to(xp.asarray(value), (arms, *np.shape(value)))
+
+
+def low_high(x: Any) -> str:
+    """One number, or the smallest and the largest of several, for a sentence."""
+    if not is_concrete(x):
+        return "traced"
+    low, high = float(np.min(x)), float(np.max(x))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def own_key(key: PRNGKey) -> PRNGKey:
+    """The same key for the few functions of `jax.random`, such as `poisson`, that insist on JAX's own generator."""
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
 
 
 def arm(model: M, index: Int[Array, ""]) -> M:
@@ -184,22 +240,34 @@ def arm(model: M, index: Int[Array, ""]) -> M:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], model)
 
 
-def check_density(model: Model, name: str) -> None:
-    """Refuse a log-density that is not a finite number at a prior draw."""
+def check_density(model: Any, name: str) -> None:
+    """Refuse a model whose log-densities are not one finite number each at a prior draw."""
     single = arm(model, jnp.asarray(0)) if arm_count(model) is not None else model
-    theta = single.init(as_key(0))
+    key_theta, key_reward = jax.random.split(as_key(0))
+    action = jnp.asarray(0)
+    theta = jnp.asarray(single.init(key_theta))
+    if theta.shape != (single.dim,):
+        raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {theta.shape}.")
     if not bool(jnp.isfinite(theta).all()):
         raise ConfigError(f"{name}: a prior draw is not finite ({short(theta)}); give a proper prior.")
-    reward = single.mean_reward(theta, (), jnp.asarray(0))
-    for what, value in {
-        "the mean reward": reward,
-        "log_prior": single.log_prior(theta),
-        "log_likelihood": single.log_likelihood(theta, Row((), jnp.asarray(0), jnp.asarray(reward))),
-    }.items():
-        if jnp.shape(value) != ():
-            raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {jnp.shape(value)}.")
-        if not bool(jnp.isfinite(value)):
-            raise ConfigError(f"{name}: {what} must be finite at a prior draw; at θ = {short(theta)} it is {float(value)}.")
+    reward = _one_finite_number(name, "the mean reward", single.mean_reward(theta, (), action), theta)
+    if hasattr(single, "sample"):
+        reward = _one_finite_number(name, "a reward", single.sample(key_reward, theta, (), action), theta)
+    row = Row((), action, reward)
+    _one_finite_number(name, "log_prior", single.log_prior(theta), theta)
+    _one_finite_number(name, "log_likelihood", single.log_likelihood(theta, row), theta)
+    for what, density in {"log_prior": single.log_prior, "log_likelihood": lambda x: single.log_likelihood(x, row)}.items():
+        if not bool(jnp.isfinite(jax.grad(density)(theta)).all()):
+            raise ConfigError(f"{name}: the gradient of {what} must be finite at a prior draw; at θ = {short(theta)} it is not.")
+
+
+def _one_finite_number(name: str, what: str, value: Any, theta: Theta) -> Scalar:
+    value = jnp.asarray(value)
+    if value.shape != ():
+        raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {value.shape}.")
+    if not bool(jnp.isfinite(value)):
+        raise ConfigError(f"{name}: {what} must be finite at a prior draw; at θ = {short(theta)} it is {float(value)}.")
+    return value.astype(float)
 
 
 __all__ = [
@@ -209,9 +277,12 @@ __all__ = [
     "Model",
     "Moments",
     "Sufficient",
+    "Sum",
     "Theory",
     "arm",
     "arm_count",
     "check_density",
+    "low_high",
+    "own_key",
     "stack",
 ]

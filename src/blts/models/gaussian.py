@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
 
 from .. import _random
-from .._module import array, finite, is_concrete, module, positive
+from .._module import array, finite, module, positive
 from .._typing import Array
-from . import marginal
-from .base import Described, Moments, Theory
-
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+from . import marginal, nig
+from .base import Described, Moments, Theory, arm_count, low_high
+from .nig import HALF_LOG_2PI, NormalInverseGamma
 
 
 @module
@@ -29,9 +26,12 @@ class Gaussian(Described):
     prior_mean: Array = array(0.0)
     prior_sd: Array = array(1.0)
     sd: Array = array(1.0)
+    dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Gaussian rewards"
+    gaussian_prior_and_linear_mean: ClassVar[bool] = True
 
     def check(self):
+        arm_count(self)
         finite(self, "prior_mean")
         positive(self, "prior_sd", "sd")
 
@@ -47,6 +47,10 @@ class Gaussian(Described):
     def mean_reward(self, theta, obs, action):
         return theta[0]
 
+    def prior_mean_reward(self, obs, action):
+        """Mean and sd of the mean reward under the prior."""
+        return self.prior_mean, self.prior_sd
+
     def theta_of_mean(self, mean):
         return jnp.asarray(mean, float)[None]
 
@@ -61,7 +65,7 @@ class Gaussian(Described):
 
     def theory(self):
         m = 1.0 / self.sd**2
-        return Theory(True, f"m = L = ν = {_range(m)}.", m, m, m)
+        return Theory(True, f"m = L = ν = {low_high(m)}.", m, m, m)
 
     # The exact posterior
 
@@ -72,23 +76,17 @@ class Gaussian(Described):
         return summary.plus(row.reward)
 
     def log_likelihood_of(self, theta, summary):
-        square = summary.m2 + summary.n * jnp.square(summary.mean - theta[0])
-        return -0.5 * square / jnp.square(self.sd) - summary.n * (jnp.log(self.sd) + HALF_LOG_2PI)
+        return -0.5 * summary.about(theta[0]) / jnp.square(self.sd) - summary.n * (jnp.log(self.sd) + HALF_LOG_2PI)
 
     def marginal(self, summary, obs, action):
         tau, data = 1.0 / jnp.square(self.prior_sd), summary.n / jnp.square(self.sd)
-        return marginal.Normal((tau * self.prior_mean + data * summary.mean) / (tau + data), 1.0 / jnp.sqrt(tau + data))
+        # From the data's mean towards the prior's, which rounds only once where n is large.
+        pull = tau / (tau + data) * ((self.prior_mean - summary.mean) - summary.low)
+        return marginal.Normal(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
 
     def draw(self, key, summary):
         law = self.marginal(summary, (), 0)
         return law.mean + law.sd * _random.normal(key, (1,))
-
-
-def _range(x) -> str:
-    if not is_concrete(x):
-        return "traced"
-    low, high = float(jnp.min(x)), float(jnp.max(x))
-    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 @module
@@ -96,6 +94,10 @@ class GaussianUnknownVariance(Described):
     """Rewards N(μ, σ²), θ = (μ, log σ), with the prior σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     `weight` is worth that many rewards about the mean; `a` and `b` say that σ² is about b/a.
+
+    >>> from blts.models import GaussianUnknownVariance
+    >>> GaussianUnknownVariance(prior_mean=[0.0, 1.0])
+    GaussianUnknownVariance(prior_mean=[0, 1], weight=1, a=2, b=2)
     """
 
     prior_mean: Array = array(0.0)
@@ -106,39 +108,22 @@ class GaussianUnknownVariance(Described):
     noun: ClassVar[str] = "Gaussian rewards of unknown variance"
 
     def check(self):
+        arm_count(self)
         finite(self, "prior_mean")
         positive(self, "weight", "a", "b")
 
+    @property
     def _prior(self):
-        return self.prior_mean, self.weight, self.a, self.b
-
-    def _posterior(self, summary):
-        """Parameters of the normal-inverse-gamma law after the data (Murphy 2007, §6)."""
-        n, weight = summary.n, self.weight + summary.n
-        mean = (self.weight * self.prior_mean + n * summary.mean) / weight
-        gap = self.weight * n * jnp.square(summary.mean - self.prior_mean) / weight
-        return mean, weight, self.a + 0.5 * n, self.b + 0.5 * (summary.m2 + gap)
-
-    @staticmethod
-    def _draw(key, mean, weight, a, b):
-        key_variance, key_mean = _random.split(key)
-        variance = b / _random.gamma(key_variance, a)
-        return jnp.stack([mean + jnp.sqrt(variance / weight) * _random.normal(key_mean), 0.5 * jnp.log(variance)])
+        return NormalInverseGamma(self.prior_mean, self.weight, self.a, self.b)
 
     def init(self, key):
-        return self._draw(key, *self._prior())
+        return self._prior.draw(key)
 
     def log_prior(self, theta):
-        mu, log_sd = theta
-        precision = jnp.exp(-2.0 * log_sd)
-        # The inverse gamma density of σ², times its Jacobian 2σ² in log σ.
-        spread = self.a * jnp.log(self.b) - gammaln(self.a) - 2.0 * self.a * log_sd - self.b * precision + math.log(2.0)
-        location = 0.5 * jnp.log(self.weight) - HALF_LOG_2PI - log_sd - 0.5 * self.weight * precision * jnp.square(mu - self.prior_mean)
-        return spread + location
+        return self._prior.log_density(theta)
 
     def log_likelihood(self, theta, row):
-        mu, log_sd = theta
-        return -0.5 * jnp.square(row.reward - mu) * jnp.exp(-2.0 * log_sd) - log_sd - HALF_LOG_2PI
+        return nig.log_likelihood(theta, row.reward)
 
     def mean_reward(self, theta, obs, action):
         return theta[0]
@@ -147,13 +132,15 @@ class GaussianUnknownVariance(Described):
         return theta[0] + jnp.exp(theta[1]) * _random.normal(key)
 
     def information(self, theta):
-        return jnp.stack([jnp.exp(-2.0 * theta[1]), 2.0 + 0.0 * theta[1]])
+        return nig.information(theta)
 
     def prior_precision(self):
-        return jnp.stack([self.weight * self.a / self.b, 2.0 * self.a + 0.0 * self.b])
+        return self._prior.precision
 
     def theory(self):
         return Theory(False, "log p is not concave in (μ, log σ) for every reward, so m and L do not exist.")
+
+    # The exact posterior
 
     def empty(self):
         return Moments.zero()
@@ -162,13 +149,11 @@ class GaussianUnknownVariance(Described):
         return summary.plus(row.reward)
 
     def log_likelihood_of(self, theta, summary):
-        mu, log_sd = theta
-        square = summary.m2 + summary.n * jnp.square(summary.mean - mu)
-        return -0.5 * square * jnp.exp(-2.0 * log_sd) - summary.n * (log_sd + HALF_LOG_2PI)
+        return nig.log_likelihood_of(theta, summary)
 
     def draw(self, key, summary):
-        return self._draw(key, *self._posterior(summary))
+        return self._prior.after(summary).draw(key)
 
     def marginal(self, summary, obs, action):
-        mean, weight, a, b = self._posterior(summary)
+        mean, weight, a, b = self._prior.after(summary)
         return marginal.StudentT(2.0 * a, mean, jnp.sqrt(b / (a * weight)))

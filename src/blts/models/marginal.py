@@ -42,7 +42,9 @@ def _bisect(cdf, u, low, high):
         below = cdf(middle) < u
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    low, high = lax.fori_loop(0, 60, halve, (jnp.broadcast_to(low, jnp.shape(u)) + 0.0 * u, jnp.broadcast_to(high, jnp.shape(u)) + 0.0 * u))
+    low, high = lax.fori_loop(
+        0, 60, halve, (jnp.broadcast_to(low, jnp.shape(u)) + 0.0 * u, jnp.broadcast_to(high, jnp.shape(u)) + 0.0 * u)
+    )
     return 0.5 * (low + high)
 
 
@@ -110,7 +112,7 @@ class InverseGamma:
         return special.gammaincc(self.a, self.b / jnp.maximum(x, 1e-30))
 
     def quantile(self, u):
-        return self.b / jnp.maximum(Gamma(a=self.a, b=1.0).quantile(1.0 - u), 1e-30)
+        return self.b / jnp.maximum(Gamma(self.a, jnp.ones(())).quantile(1.0 - u), 1e-30)
 
 
 @module

@@ -4,6 +4,9 @@ from .base import Potential as Potential
 from .base import Sampler as Sampler
 from .base import State as State
 from .base import StepInfo as StepInfo
+from .blackjax import BlackJAX as BlackJAX
+from .blackjax import hmc as hmc
+from .blackjax import nuts as nuts
 from .chain import Chain as Chain
 from .chain import mala as mala
 from .chain import sgld as sgld

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -16,12 +17,12 @@ from jax import lax
 
 from .. import _random, theory
 from .._module import at_least, module, static
-from .._typing import Array, Bool, Float, Int, PRNGKey, Row, Scalar, Schedule, Tree
+from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
 from ..history import Log
-from ..models.base import Model, Sufficient, arm
+from ..models.base import Model, Sufficient
 from . import potential as potentials
-from .base import Chains, Sampler
+from .base import Potential, Sampler
 from .langevin import Langevin
 from .mala import MALA
 
@@ -30,11 +31,11 @@ SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor
 
 
 class ChainInfo(NamedTuple):
-    acceptance: Scalar
-    half_means: Float[Array, "2 arms chains dim"]
+    acceptance: Float[Array, "*lanes"]
+    half_means: Float[Array, "*lanes 2 dim"]
     """Means of each chain over the third and the last quarter of its steps: what split R-hat compares."""
-    half_variances: Float[Array, "2 arms chains dim"]
-    half_steps: Float[Array, " arms"]
+    half_variances: Float[Array, "*lanes 2 dim"]
+    half_steps: Float[Array, "*lanes"]
 
 
 @module
@@ -77,8 +78,7 @@ class Chain:
 
     def empty(self, model: Model, row: Row, capacity: int) -> Tree:
         if self.needs_log(model):
-            arms = jax.tree.leaves(model)[0].shape[0]
-            return Log.empty(row, capacity, arms)
+            return Log.empty(row, capacity, jax.tree.leaves(model)[0].shape[0])
         return jax.vmap(lambda single: single.empty())(model)
 
     def remember(self, model: Model, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
@@ -86,71 +86,94 @@ class Chain:
             return history.append(row, live)
         return remember_summary(model, history, row, live)
 
-    def run(self, key: PRNGKey, model: Model, theta: Chains, history: Tree, n: Int[Array, " arms"]) -> tuple[Chains, ChainInfo]:
-        """The chains' ends after a warm start at `theta` (Algorithm 1, lines 1–6), for all arms at once."""
-        start = theta[:, 0]
-        scale = (theory.step_size(theory.constants_of(model), n)[:, None] + 0 * start) if self.scale == "theorem" else 1 / potentials.curvature(model, start, n)
-        scale = scale[:, None]
-        full = potentials.from_rows(model, history, scale) if isinstance(history, Log) and not isinstance(model, Sufficient) else None
-        if not isinstance(history, Log):
-            target = potentials.from_summary(model, history, scale)
-        elif self.minibatch is None:
-            assert full is not None
-            target = full
+    def run(self, keys: Key[Array, " block"], model: Model, theta: Float[Array, "block arms chains dim"], history: Tree, n: Int[Array, "block arms"]) -> tuple[Array, ChainInfo]:
+        """The chains' ends after a warm start at `theta` (Algorithm 1, lines 1–6), for a block of replications.
+
+        Every (replication, arm, chain) is one lane of a single flat axis, with its own key.
+        """
+        R, A, C, dim = theta.shape
+
+        def lanes(tree: Tree, axes: int) -> Tree:
+            """Arrays over (replication, arm), or over (arm) alone, repeated to all lanes."""
+            shape = lambda x: x.shape[axes:]  # noqa: E731
+            place = lambda x: x[:, :, None] if axes == 2 else x[None, :, None]  # noqa: E731
+            return jax.tree.map(lambda x: jnp.broadcast_to(place(jnp.asarray(x)), (R, A, C, *shape(x))).reshape(R * A * C, *shape(x)), tree)
+
+        lane_keys = jax.vmap(lambda k: jax.vmap(lambda i: _random.fold_in(k, i))(jnp.arange(A * C)))(keys).reshape(-1)
+        prior_precision = jax.vmap(lambda single: single.prior_precision())(model)
+        if isinstance(history, Log):
+            grouped = jax.vmap(Log.grouped)(history)
+            capacity = history.rank.shape[1]
+            store = jax.tree.map(lambda x: x.reshape(R * capacity, *x.shape[2:]), grouped.rows)
+            data = grouped.start + capacity * jnp.arange(R)[:, None]
         else:
-            anchor = None
-            if self.control_variate:
-                full = full or potentials.from_rows(model, history, scale)
-                anchor = self._mode(model, full, theta, n)
-            target = potentials.from_minibatch(model, history.grouped(), int(self.minibatch), scale, full if self.control_variate else None, anchor)
-        return self._iterate(key, target, theta, self._limit(model, n))
+            store, data = None, history
+        lane = partial(self._lane, store, C > 1)
+        ends, info = jax.vmap(lane)(
+            lane_keys,
+            lanes(model, 1),
+            lanes(prior_precision, 1),
+            theta.reshape(-1, dim),
+            lanes(theta[:, :, 0], 2),
+            lanes(n, 2),
+            lanes(data, 2),
+        )
+        unfold = lambda x: x.reshape(R, A, C, *x.shape[1:])  # noqa: E731
+        return unfold(ends), jax.tree.map(unfold, info)
 
-    def _mode(self, model: Model, full, theta: Chains, n) -> Chains:
+    def _lane(self, store: Row | None, diagnose: bool, key, model: Model, prior_precision: Theta, theta: Theta, reference: Theta, n, data) -> tuple[Theta, ChainInfo]:
+        """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
+        curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
+        if self.scale == "theorem":
+            scale = theory.step_size(theory.constants_of(model), n) + 0 * theta
+        else:
+            scale = 1 / curvature(reference)
+        if store is None:
+            target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
+        else:
+            rows = potentials.Rows(store, data, n)
+            if self.minibatch is None:
+                target = potentials.from_rows(model, rows, scale)
+            elif not self.control_variate:
+                target = potentials.from_minibatch(model, rows, int(self.minibatch), scale)
+            else:
+                anchor = self._mode(potentials.from_rows(model, rows, scale), curvature, reference)
+                target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale)
+        return self._iterate(key, target, theta, self._limit(model, n), diagnose)
+
+    def _mode(self, full: Potential, curvature: Callable[[Theta], Theta], start: Theta) -> Theta:
         """Fisher scoring x ← x - ∇U(x)/(prior precision + n · information(x)) from the last chain end."""
+        return lax.fori_loop(0, SCORING_STEPS, lambda _, x: x - full.grad(None, x) / curvature(x), start)
 
-        def improve(_, x):
-            return x - full.grad(_random.as_key(0), x) / potentials.curvature(model, x[:, 0], n)[:, None]
-
-        return lax.fori_loop(0, SCORING_STEPS, improve, theta[:, :1])
-
-    def _limit(self, model: Model, n: Int[Array, " arms"]) -> Int[Array, " arms"]:
+    def _limit(self, model: Model, n: Int[Array, ""]) -> Int[Array, ""] | int:
         if self.steps == "theorem":
             return theory.iterations(theory.constants_of(model), n)
-        return jnp.asarray(self.steps(n) if callable(self.steps) else self.steps, int) + 0 * n
+        return self.steps(n) if callable(self.steps) else int(self.steps)
 
-    def _iterate(self, key, target, theta: Chains, limit: Int[Array, " arms"]) -> tuple[Chains, ChainInfo]:
-        """Steps up to each arm's limit, with running moments over the third and the last quarter of them."""
-        quarter = jnp.maximum(limit // 4, 1)
-        first = limit - 2 * quarter
-        pool = theta.shape[1] > 1  # a single chain has no diagnostics between chains, and should not pay for them
+    def _iterate(self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool) -> tuple[Theta, ChainInfo]:
+        """The steps, with running moments over the third and the last quarter of them where there are chains to compare."""
+        quarter = jnp.maximum(jnp.asarray(limit) // 4, 1)
+        begin = limit - 2 * quarter
 
         def body(i, carry):
             state, accepted, moments = carry
-            new, info = self.kernel.step(_random.fold_in(key, i), state, target)
-            going = i < limit
-            new = new._replace(position=jnp.where(going[:, None, None], new.position, state.position))
-            if pool:
-                half = jnp.where(i >= first + quarter, 1, 0)
-                inside = going & (i >= first)
-                chosen = (jnp.arange(2)[:, None] == half) & inside
-                moments = _accumulate(moments, new.position, chosen[..., None, None])
-            return new, accepted + info.acceptance, moments
+            state, info = self.kernel.step(_random.fold_in(key, i), state, target)
+            if diagnose:
+                inside = (i >= begin) & ((i >= begin + quarter) == (jnp.arange(2)[:, None] == 1))
+                moments = _accumulate(moments, state.position, inside)
+            return state, accepted + info.acceptance, moments
 
-        zeros = jnp.zeros((2, *theta.shape) if pool else (0,))
-        steps = jnp.max(limit)
-        bound = int(self.steps) if isinstance(self.steps, int) else steps
-        state, accepted, (count, mean, m2) = lax.fori_loop(
-            0, bound, body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros))
-        )
-        return state.position, ChainInfo(accepted / steps, mean, m2 / jnp.maximum(count - 1, 1), quarter.astype(float))
+        zeros = jnp.zeros((2, *theta.shape))
+        state, accepted, (_, mean, m2) = lax.fori_loop(0, limit, body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros)))
+        return state.position, ChainInfo(accepted / limit, mean, m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float))
 
 
-def _accumulate(moments, x, chosen):
+def _accumulate(moments, x, inside):
     count, mean, m2 = moments
-    count = count + chosen
-    change = jnp.where(chosen, x - mean, 0.0)
+    count = count + inside
+    change = jnp.where(inside, x - mean, 0.0)
     mean = mean + change / jnp.maximum(count, 1)
-    return count, mean, m2 + change * jnp.where(chosen, x - mean, 0.0)
+    return count, mean, m2 + change * jnp.where(inside, x - mean, 0.0)
 
 
 def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
@@ -179,4 +202,3 @@ def mala(step_size: float | Schedule = 0.5, steps: Steps = 20) -> Chain:
     return Chain(MALA(step_size), steps)
 
 
-__all__ = ["Chain", "ChainInfo", "arm", "mala", "remember_summary", "sgld", "ula"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 
 from .. import _random
-from .._module import array, module, positive
+from .._module import array, is_concrete, module, positive, require, short
 from .._typing import Array, Int, Scalar, Schedule
 from .base import Chains, Potential, State, StepInfo
 
@@ -40,6 +41,8 @@ class Langevin:
 
     def check(self):
         check_step(self)
+        ok = (self.temperature >= 0) & (self.temperature < np.inf) if is_concrete(self.temperature) else True
+        require(self, ok, f"temperature must be ≥ 0 and finite; got {short(self.temperature)}.")
 
     def init(self, theta: Chains) -> State:
         return State(theta, jnp.zeros((), int))

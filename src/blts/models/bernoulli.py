@@ -1,0 +1,104 @@
+"""Rewards 0 or 1: a conversion, a click."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import betaln
+
+from .. import _random
+from .._module import array, module, positive
+from .._typing import Array, Int, PRNGKey, Scalar
+from . import marginal
+from .base import Described, Theory, arm_count
+
+
+def draw_logit(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:
+    """logit p for p ~ Beta(a, b): a difference of logarithms of Gamma draws, which no p near 0 or 1 can overflow."""
+    key_a, key_b = _random.split(key)
+    return jax.random.loggamma(key_a, a) - jax.random.loggamma(key_b, b)
+
+
+def log_density_of_logit(x: Scalar, a: Scalar, b: Scalar) -> Scalar:
+    """The log-density of logit p: Beta(a, b) times the Jacobian p (1 - p)."""
+    return -a * jax.nn.softplus(-x) - b * jax.nn.softplus(x) - betaln(a, b)
+
+
+def logit_precision(a: Scalar, b: Scalar) -> Scalar:
+    """Curvature of that log-density at its mode, (a + b) p (1 - p) with p = a / (a + b)."""
+    return a * b / (a + b)
+
+
+class Successes(NamedTuple):
+    rows: Int[Array, ""]
+    ones: Int[Array, ""]
+
+
+@module
+class Bernoulli(Described):
+    """Rewards 1 with probability p and 0 otherwise; θ = logit p, with the prior p ~ Beta(a, b).
+
+    >>> from blts.models import Bernoulli
+    >>> Bernoulli(a=[1.0, 2.0], b=50.0)
+    Bernoulli(a=[1, 2], b=50)
+    """
+
+    a: Array = array(1.0)
+    b: Array = array(1.0)
+    dim: ClassVar[int] = 1
+    noun: ClassVar[str] = "Bernoulli rewards"
+
+    def check(self):
+        arm_count(self)
+        positive(self, "a", "b")
+
+    def init(self, key):
+        return draw_logit(key, self.a, self.b)[None]
+
+    def log_prior(self, theta):
+        return log_density_of_logit(theta[0], self.a, self.b)
+
+    def log_likelihood(self, theta, row):
+        return row.reward * theta[0] - jax.nn.softplus(theta[0])
+
+    def mean_reward(self, theta, obs, action):
+        return jax.nn.sigmoid(theta[0])
+
+    def theta_of_mean(self, mean):
+        return (jnp.log(mean) - jnp.log1p(-mean))[None]
+
+    def sample(self, key, theta, obs, action):
+        return (_random.uniform(key) < jax.nn.sigmoid(theta[0])).astype(float)
+
+    def information(self, theta):
+        return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
+
+    def prior_precision(self):
+        return jnp.reshape(logit_precision(self.a, self.b), (1,))
+
+    def theory(self):
+        return Theory(
+            False, "L = 0.25, but the curvature p(1 - p) has no lower bound m, and a reward of 0 or 1 has no density.", L=0.25
+        )
+
+    # The exact posterior
+
+    def empty(self):
+        return Successes(jnp.zeros((), int), jnp.zeros((), int))
+
+    def add(self, summary, row):
+        return Successes(summary.rows + 1, summary.ones + (row.reward > 0.5))
+
+    def log_likelihood_of(self, theta, summary):
+        return summary.ones * theta[0] - summary.rows * jax.nn.softplus(theta[0])
+
+    def _posterior(self, summary):
+        return self.a + summary.ones, self.b + (summary.rows - summary.ones)
+
+    def draw(self, key, summary):
+        return draw_logit(key, *self._posterior(summary))[None]
+
+    def marginal(self, summary, obs, action):
+        return marginal.Beta(*self._posterior(summary))

@@ -1,0 +1,155 @@
+"""Rewards that are linear in θ: along an arm's own vector, or along the context of the round."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from .. import _random
+from .._module import array, finite, is_concrete, module, positive, require, short
+from .._typing import Array, Int
+from ..errors import ConfigError
+from . import marginal
+from .base import Described, Sum, Theory, arm_count, low_high
+from .nig import HALF_LOG_2PI
+
+
+class Equations(NamedTuple):
+    """The normal equations of the residuals e = r - x·prior_mean: Σ x xᵀ, Σ x e and Σ e²."""
+
+    rows: Int[Array, ""]
+    gram: Sum
+    moment: Sum
+    square: Sum
+
+
+@module
+class Linear(Described):
+    """Rewards N(x·θ, sd²) with a prior N(prior_mean, prior_sd² I) on θ ∈ R^d.
+
+    x is the arm's fixed vector `alpha` (the paper's α_a) where that is given, and the context `row.obs` otherwise. With
+    contexts, the curvature of one reward is taken for coordinates whose mean square is 1: scale the contexts so.
+
+    >>> from blts.models import Linear
+    >>> Linear(prior_mean=[0.0, 0.0], alpha=[[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
+    Linear(prior_mean=0 (×2), prior_sd=1, sd=1, alpha=[1, 0, …, 1] (3×2))
+    """
+
+    prior_mean: Array = array(ndim=1)
+    prior_sd: Array = array(1.0)
+    sd: Array = array(1.0)
+    alpha: Array | None = array(None, ndim=1)
+    noun: ClassVar[str] = "linear rewards"
+    gaussian_prior_and_linear_mean: ClassVar[bool] = True
+
+    def check(self):
+        arm_count(self)
+        finite(self, "prior_mean")
+        positive(self, "prior_sd", "sd")
+        if self.dim < 1:
+            raise ConfigError("Linear: prior_mean must have one number for each coordinate of θ; got none.")
+        if self.alpha is None:
+            return
+        if np.shape(self.alpha)[-1] != self.dim:
+            raise ConfigError(f"Linear: alpha has {np.shape(self.alpha)[-1]} coordinates and prior_mean {self.dim}; give as many.")
+        finite(self, "alpha")
+        seen = np.any(self.alpha != 0, axis=-1) if is_concrete(self.alpha) else True
+        require(self, seen, f"alpha must not be zero, for its rewards would say nothing about θ; got {short(self.alpha)}.")
+
+    @property
+    def dim(self) -> int:
+        return np.shape(self.prior_mean)[-1]
+
+    def _x(self, obs):
+        if self.alpha is not None:
+            return jnp.asarray(self.alpha, float)
+        if isinstance(obs, tuple) or jnp.shape(obs) != (self.dim,):
+            shape = "no context" if isinstance(obs, tuple) else f"a context of shape {jnp.shape(obs)}"
+            raise ConfigError(f"Linear: without alpha a round needs a context of shape ({self.dim},); it has {shape}.")
+        return jnp.asarray(obs, float)
+
+    def init(self, key):
+        return self.prior_mean + self.prior_sd * _random.normal(key, (self.dim,))
+
+    def log_prior(self, theta):
+        z = (theta - self.prior_mean) / self.prior_sd
+        return -0.5 * jnp.sum(jnp.square(z)) - self.dim * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
+
+    def log_likelihood(self, theta, row):
+        return -0.5 * jnp.square((row.reward - self._x(row.obs) @ theta) / self.sd) - jnp.log(self.sd) - HALF_LOG_2PI
+
+    def mean_reward(self, theta, obs, action):
+        return self._x(obs) @ theta
+
+    def prior_mean_reward(self, obs, action):
+        """Mean and sd of the mean reward under the prior."""
+        x = self._x(obs)
+        return x @ jnp.asarray(self.prior_mean), self.prior_sd * jnp.linalg.norm(x)
+
+    def theta_of_mean(self, mean):
+        """The θ nearest to prior_mean with α·θ = mean; every such θ has the same rewards."""
+        if self.alpha is None:
+            raise ConfigError("Linear: without alpha the mean depends on the context; give theta.")
+        x = self._x(())
+        return self.prior_mean + x * (mean - x @ jnp.asarray(self.prior_mean)) / jnp.sum(jnp.square(x))
+
+    def sample(self, key, theta, obs, action):
+        return self._x(obs) @ theta + self.sd * _random.normal(key)
+
+    def information(self, theta):
+        """The largest curvature |x|²/sd² for every coordinate, which is the L of Algorithm 1: it lies along x alone."""
+        square = 1.0 if self.alpha is None else jnp.sum(jnp.square(self.alpha))
+        return jnp.full(self.dim, square / jnp.square(self.sd))
+
+    def prior_precision(self):
+        return jnp.full(self.dim, 1.0 / jnp.square(self.prior_sd))
+
+    def theory(self):
+        nu = 1.0 / self.sd**2
+        if self.alpha is None:
+            return Theory(False, "a reward bends log p along its context only, and contexts have no bounds, so no m and L.", nu=nu)
+        norm = jnp.linalg.norm(jnp.asarray(self.alpha), axis=-1)
+        # Assumption 1 needs L ≥ |α|²/sd², and Assumption 2, for ∇_θ log p as a function of r, L ≥ |α|/sd².
+        L = jnp.maximum(norm, norm**2) * nu
+        if self.dim > 1:
+            return Theory(
+                False, f"L = {low_high(L)}, but log p is strongly concave only along α, so m exists for d = 1 alone.", L=L, nu=nu
+            )
+        m = norm**2 * nu
+        return Theory(True, f"m = {low_high(m)}, L = {low_high(L)}, ν = {low_high(nu)}.", m, L, nu)
+
+    # The exact posterior
+
+    def empty(self):
+        d = self.dim
+        return Equations(jnp.zeros((), int), Sum.zero((d, d)), Sum.zero((d,)), Sum.zero())
+
+    def add(self, summary, row):
+        x = self._x(row.obs)
+        e = row.reward - x @ jnp.asarray(self.prior_mean)
+        rows, gram, moment, square = summary
+        return Equations(rows + 1, gram.plus(jnp.outer(x, x)), moment.plus(x * e), square.plus(e * e))
+
+    def log_likelihood_of(self, theta, summary):
+        # Around prior_mean, so that no digits are lost where that is a fair guess.
+        delta = theta - self.prior_mean
+        square = summary.square.value - 2.0 * delta @ summary.moment.value + delta @ summary.gram.value @ delta
+        return -0.5 * square / jnp.square(self.sd) - summary.rows * (jnp.log(self.sd) + HALF_LOG_2PI)
+
+    def _posterior(self, summary):
+        """Mean, and the Cholesky factor of the precision I/prior_sd² + Σ x xᵀ/sd²."""
+        data = jnp.square(self.sd)
+        factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self.prior_sd) + summary.gram.value / data)
+        return self.prior_mean + cho_solve((factor, True), summary.moment.value / data), factor
+
+    def draw(self, key, summary):
+        mean, factor = self._posterior(summary)
+        return mean + solve_triangular(factor, _random.normal(key, (self.dim,)), lower=True, trans=1)
+
+    def marginal(self, summary, obs, action):
+        mean, factor = self._posterior(summary)
+        x = self._x(obs)
+        return marginal.Normal(x @ mean, jnp.linalg.norm(solve_triangular(factor, x, lower=True)))

@@ -1,0 +1,125 @@
+"""Rewards around an unknown location, with tails heavier than a Gaussian's. Neither model has a closed posterior."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammaln
+
+from .. import _random
+from .._module import array, finite, is_concrete, module, positive, require, short
+from .._typing import Array
+from .base import Described, Theory, arm_count, low_high
+from .nig import HALF_LOG_2PI
+
+
+class _Location(Described):
+    """What both share: θ is the mean reward, with a Gaussian prior."""
+
+    prior_mean: Array
+    prior_sd: Array
+    dim: ClassVar[int] = 1
+    gaussian_prior_and_linear_mean: ClassVar[bool] = True
+
+    def init(self, key):
+        return self.prior_mean + self.prior_sd * _random.normal(key, (1,))
+
+    def log_prior(self, theta):
+        return -0.5 * jnp.square((theta[0] - self.prior_mean) / self.prior_sd) - jnp.log(self.prior_sd) - HALF_LOG_2PI
+
+    def mean_reward(self, theta, obs, action):
+        return theta[0]
+
+    def prior_mean_reward(self, obs, action):
+        """Mean and sd of the mean reward under the prior."""
+        return self.prior_mean, self.prior_sd
+
+    def theta_of_mean(self, mean):
+        return jnp.asarray(mean, float)[None]
+
+    def prior_precision(self):
+        return jnp.reshape(1.0 / jnp.square(self.prior_sd), (1,))
+
+
+@module
+class Laplace(_Location):
+    """Rewards with density exp(-|r - θ|/scale) / (2 scale) and a prior N(prior_mean, prior_sd²) on θ.
+
+    >>> from blts.models import Laplace
+    >>> Laplace.with_sd(prior_mean=[4.0, 10.0], prior_sd=1.0, sd=1.0)
+    Laplace(prior_mean=[4, 10], prior_sd=1, scale=0.7071)
+    """
+
+    prior_mean: Array = array(0.0)
+    prior_sd: Array = array(1.0)
+    scale: Array = array(1.0)
+    noun: ClassVar[str] = "Laplace rewards"
+
+    @classmethod
+    def with_sd(cls, prior_mean: Any = 0.0, prior_sd: Any = 1.0, sd: Any = 1.0) -> Laplace:
+        """The model whose rewards have the given standard deviation, √2 · scale."""
+        scale: Any = np.asarray(sd, float) / math.sqrt(2.0)
+        return cls(prior_mean, prior_sd, scale)
+
+    def check(self):
+        arm_count(self)
+        finite(self, "prior_mean")
+        positive(self, "prior_sd", "scale")
+
+    def log_likelihood(self, theta, row):
+        return -jnp.abs(row.reward - theta[0]) / self.scale - jnp.log(2.0 * self.scale)
+
+    def sample(self, key, theta, obs, action):
+        return theta[0] + self.scale * jax.random.laplace(key)
+
+    def information(self, theta):
+        # The Fisher information. It stands in for L, which a density with a kink does not have.
+        return jnp.reshape(1.0 / jnp.square(self.scale), (1,))
+
+    def theory(self):
+        return Theory(False, "log p has a kink at r = θ and is linear elsewhere, so neither m, L nor ν exists.")
+
+
+@module
+class StudentT(_Location):
+    """Rewards θ + scale · t with `df` degrees of freedom, and a prior N(prior_mean, prior_sd²) on θ.
+
+    >>> from blts.models import StudentT
+    >>> StudentT(prior_mean=[0.0, 1.0], df=4.0)
+    StudentT(prior_mean=[0, 1], prior_sd=1, scale=1, df=4)
+    """
+
+    prior_mean: Array = array(0.0)
+    prior_sd: Array = array(1.0)
+    scale: Array = array(1.0)
+    df: Array = array(3.0)
+    noun: ClassVar[str] = "Student-t rewards"
+
+    def check(self):
+        arm_count(self)
+        finite(self, "prior_mean")
+        positive(self, "prior_sd", "scale", "df")
+        above_one = self.df > 1 if is_concrete(self.df) else True
+        require(self, above_one, f"df must be > 1, for a mean reward to exist; got {short(self.df)}.")
+
+    def log_likelihood(self, theta, row):
+        z = (row.reward - theta[0]) / self.scale
+        half = 0.5 * (self.df + 1.0)
+        norm = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(math.pi * self.df) - jnp.log(self.scale)
+        return norm - half * jnp.log1p(jnp.square(z) / self.df)
+
+    def sample(self, key, theta, obs, action):
+        return theta[0] + self.scale * jax.random.t(key, self.df)
+
+    def information(self, theta):
+        return jnp.reshape((self.df + 1.0) / ((self.df + 3.0) * jnp.square(self.scale)), (1,))
+
+    def theory(self):
+        L = (self.df + 1.0) / (self.df * self.scale**2)
+        return Theory(
+            False, f"L = {low_high(L)}, but log p is not concave in θ, nor in r, far from r = θ: m and ν do not exist.", L=L
+        )

@@ -1,0 +1,81 @@
+"""Rewards that count: visits, sales, events."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from .._module import array, module, positive
+from .._typing import Array
+from . import marginal, rate
+from .base import Described, Theory, arm_count, own_key
+
+
+@module
+class Poisson(Described):
+    """Rewards Poisson(λ); θ = log λ, with the prior λ ~ Gamma(a, rate b).
+
+    >>> from blts.models import Poisson
+    >>> Poisson(a=2.0, b=[1.0, 0.5])
+    Poisson(a=2, b=[1, 0.5])
+    """
+
+    a: Array = array(1.0)
+    b: Array = array(1.0)
+    dim: ClassVar[int] = 1
+    noun: ClassVar[str] = "Poisson rewards"
+
+    def check(self):
+        arm_count(self)
+        positive(self, "a", "b")
+
+    def init(self, key):
+        return rate.draw(key, self.a, self.b)[None]
+
+    def log_prior(self, theta):
+        return rate.log_density(theta[0], self.a, self.b)
+
+    def log_likelihood(self, theta, row):
+        return row.reward * theta[0] - jnp.exp(theta[0]) - gammaln(row.reward + 1.0)
+
+    def mean_reward(self, theta, obs, action):
+        return jnp.exp(theta[0])
+
+    def theta_of_mean(self, mean):
+        return jnp.log(mean)[None]
+
+    def sample(self, key, theta, obs, action):
+        return jax.random.poisson(own_key(key), jnp.exp(theta[0])).astype(float)
+
+    def information(self, theta):
+        return jnp.exp(theta)
+
+    def prior_precision(self):
+        # The curvature b·λ of -log prior at its mode λ = a/b.
+        return jnp.reshape(self.a + 0.0 * self.b, (1,))
+
+    def theory(self):
+        return Theory(False, "the curvature λ has no bounds m and L, and a count has no density, so no ν.")
+
+    # The exact posterior
+
+    def empty(self):
+        return rate.Totals.zero()
+
+    def add(self, summary, row):
+        return summary.plus(row.reward, -gammaln(row.reward + 1.0))
+
+    def log_likelihood_of(self, theta, summary):
+        return summary.rewards.total * theta[0] - summary.rows * jnp.exp(theta[0]) + summary.base.value
+
+    def _posterior(self, summary):
+        return self.a + summary.rewards.total, self.b + summary.rows
+
+    def draw(self, key, summary):
+        return rate.draw(key, *self._posterior(summary))[None]
+
+    def marginal(self, summary, obs, action):
+        return marginal.Gamma(*self._posterior(summary))

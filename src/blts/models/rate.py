@@ -1,0 +1,37 @@
+"""A Gamma law of an unknown rate λ, in θ = log λ: what Poisson and Gamma rewards share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from .._typing import Array, Int, PRNGKey, Scalar
+from .base import Moments, Sum
+
+
+def draw(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:
+    """log λ for λ ~ Gamma(a, rate b)."""
+    return jax.random.loggamma(key, a) - jnp.log(b)
+
+
+def log_density(x: Scalar, a: Scalar, b: Scalar) -> Scalar:
+    """The log-density of x = log λ: Gamma(a, rate b) times the Jacobian λ."""
+    return a * (jnp.log(b) + x) - b * jnp.exp(x) - gammaln(a)
+
+
+class Totals(NamedTuple):
+    """Moments of the rewards, and the sum of what in their log-densities does not depend on θ."""
+
+    rows: Int[Array, ""]
+    rewards: Moments
+    base: Sum
+
+    @staticmethod
+    def zero() -> Totals:
+        return Totals(jnp.zeros((), int), Moments.zero(), Sum.zero())
+
+    def plus(self, reward: Scalar, base: Scalar) -> Totals:
+        return Totals(self.rows + 1, self.rewards.plus(reward), self.base.plus(base))

@@ -1,0 +1,110 @@
+"""Any BlackJAX kernel as a sampler: HMC, NUTS, slice, … on the full potential of every arm.
+
+>>> from blts.samplers import nuts
+>>> nuts(step_size=0.8, steps=10).steps
+10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import _random
+from .._module import array, at_least, module, positive, static
+from .._typing import Array, Scalar, Theta
+from ..errors import ConfigError
+from .base import Chains, Potential, State, StepInfo
+from .chain import Chain
+
+LogDensity = Callable[[Theta], Scalar]
+Build = Callable[[LogDensity, Theta], Any]
+
+
+@module
+class BlackJAX:
+    """Runs the kernel that `build(log_density, scale)` returns, once for every arm and chain, each with its own key.
+
+    `scale` is about the posterior variance of each coordinate, so it serves as inverse mass matrix, and step sizes are
+    then in posterior sds. The kernel's state is made anew from the position at each step: data change between
+    refreshes, and a kernel that remembers more than its position (a persistent momentum) forgets it.
+
+    >>> import blackjax
+    >>> from blts.samplers import BlackJAX, Chain
+    >>> walk = lambda log_density, scale: blackjax.barker_proposal(log_density, step_size=scale[0] ** 0.5)
+    >>> chain = Chain(BlackJAX(walk), steps=30)
+    """
+
+    build: Build
+
+    def check(self):
+        if not callable(self.build):
+            raise ConfigError(f"BlackJAX: build must be a function (log_density, scale) -> blackjax kernel; got {self.build!r}.")
+
+    def init(self, theta: Chains) -> State:
+        return State(theta, jnp.zeros((), int))
+
+    def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
+        x = state.position
+        if x.ndim != 3:
+            raise ConfigError(f"BlackJAX: positions must have shape (arms, chains, dim), as in a Chain; got {x.shape}.")
+        arms, chains, dim = x.shape
+        scale = jnp.broadcast_to(potential.scale, (arms, 1, dim))[:, 0]
+
+        def one(key, arm, scale, x):
+            # A potential speaks of all arms at once: give it x in every arm's place and read off this arm.
+            log_density = lambda y: -potential.value(jnp.broadcast_to(y, (arms, 1, dim)))[arm, 0]  # noqa: E731
+            kernel = self.build(log_density, scale)
+            new, info = kernel.step(key, kernel.init(x))
+            return new.position, jnp.asarray(getattr(info, "acceptance_rate", 1.0), float)
+
+        keys = _random.split(key, (arms, chains))
+        y, acceptance = jax.vmap(jax.vmap(one, (0, None, None, 0)))(keys, jnp.arange(arms), scale, x)
+        return State(y, state.count + 1), StepInfo(jnp.mean(acceptance))
+
+
+@module
+class _NUTS:
+    step_size: Array = array(0.5)
+
+    def check(self):
+        positive(self, "step_size")
+
+    def __call__(self, log_density: LogDensity, scale: Theta):
+        return _blackjax().nuts(log_density, step_size=self.step_size, inverse_mass_matrix=scale)
+
+
+@module
+class _HMC:
+    step_size: Array = array(0.5)
+    leapfrogs: int = static(4)
+
+    def check(self):
+        positive(self, "step_size")
+        at_least(self, "leapfrogs", 1)
+
+    def __call__(self, log_density: LogDensity, scale: Theta):
+        return _blackjax().hmc(log_density, step_size=self.step_size, inverse_mass_matrix=scale, num_integration_steps=self.leapfrogs)
+
+
+def nuts(step_size: float = 0.8, steps: int = 20) -> Chain:
+    """BlackJAX's no-U-turn sampler; the step size is in posterior sds."""
+    _blackjax()
+    return Chain(BlackJAX(_NUTS(step_size)), steps)
+
+
+def hmc(step_size: float = 0.5, leapfrogs: int = 4, steps: int = 10) -> Chain:
+    """BlackJAX's Hamiltonian Monte Carlo; the step size is in posterior sds."""
+    _blackjax()
+    return Chain(BlackJAX(_HMC(step_size, leapfrogs)), steps)
+
+
+def _blackjax() -> Any:
+    try:
+        import blackjax
+    except ImportError:
+        raise ConfigError('HMC and NUTS come from BlackJAX, which is not installed; run pip install "blts[blackjax]".') from None
+    return blackjax

@@ -1,0 +1,725 @@
+"""Kernels, potentials, chains and beliefs against exact laws; every statistical test has a mutant that it finds."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
+from scipy import integrate, stats
+
+from blts import random, theory
+from blts._module import array, module
+from blts._typing import Row
+from blts.agents import Perturb, Pool, Thompson
+from blts.agents.beliefs import split_rhat
+from blts.errors import ConfigError
+from blts.history import Log
+from blts.models import Gaussian, GaussianUnknownVariance
+from blts.models.base import Described, Moments, stack
+from blts.samplers import MALA, BlackJAX, Chain, Langevin, Potential, State, StepInfo, hmc, mala, nuts, potential, sgld, ula
+
+CHAINS = 20_000
+
+
+@module
+class Logistic(Described):
+    """Rewards θ + Logistic noise, prior N(0, 3²): log-concave, not conjugate, no summary."""
+
+    prior_sd: jax.Array = array(3.0)
+
+    def init(self, key):
+        return self.prior_sd * random.normal(key, (1,))
+
+    def log_prior(self, theta):
+        return -0.5 * jnp.square(theta[0] / self.prior_sd)
+
+    def log_likelihood(self, theta, row):
+        z = row.reward - theta[0]
+        return -z - 2 * jax.nn.softplus(-z)
+
+    def mean_reward(self, theta, obs, action):
+        return theta[0]
+
+    def information(self, theta):
+        return jnp.full(1, 1 / 3)
+
+    def prior_precision(self):
+        return jnp.reshape(1 / self.prior_sd**2, (1,))
+
+
+def row(action=0, reward=0.0):
+    return Row((), jnp.asarray(action), jnp.asarray(reward, float))
+
+
+def log_of(actions, rewards, arms: int, capacity: int | None = None) -> Log:
+    """A full log at once; `Log.append` itself is tested in test_history."""
+    actions, rewards = np.asarray(actions), np.asarray(rewards, np.float32)
+    n = actions.size
+    pad = (capacity or n) - n
+    rank = np.array([np.sum(actions[:i] == a) for i, a in enumerate(actions)]) if arms > 1 else np.arange(n)
+    counts = np.bincount(actions, minlength=arms)
+    fill = lambda x: jnp.asarray(np.pad(x, (0, pad)))  # noqa: E731
+    return Log(Row((), fill(actions), fill(rewards), ()), fill(rank), jnp.asarray(counts), jnp.asarray(0), jnp.asarray(n))
+
+
+def moments_of(rewards) -> Moments:
+    """Summaries of arms with one row of rewards each."""
+    rewards = np.asarray(rewards, float)
+    n = jnp.full(rewards.shape[0], rewards.shape[1])
+    return Moments(n, n, jnp.asarray(rewards.mean(1)), jnp.asarray(rewards.var(1) * rewards.shape[1]))
+
+
+def iterate(kernel, target, x, steps, key=0):
+    def body(i, state):
+        return kernel.step(random.fold_in(random.key(key), i), state, target)[0]
+
+    return np.asarray(jax.jit(lambda x: jax.lax.fori_loop(0, steps, body, kernel.init(x)))(x).position)
+
+
+# (a) ULA on a Gaussian: the law after k steps is known, discretisation bias included
+
+MU, PRECISION, SCALE = np.array([1.0, -2.0]), np.array([1.0, 4.0]), np.array([1.0, 0.2])
+START, STEPS = 3.0, 6
+QUADRATIC = Potential(lambda x: 0.5 * jnp.sum(PRECISION * (x - MU) ** 2, -1), lambda key, x: PRECISION * (x - MU), jnp.asarray(SCALE))
+
+
+def ula_law(steps: list[float]):
+    """Mean and variance after ULA steps h_1, h_2, … from START."""
+    mean, variance = np.full(2, START), np.zeros(2)
+    for h in steps:
+        shrink = 1 - h * SCALE * PRECISION
+        mean, variance = MU + shrink * (mean - MU), shrink**2 * variance + 2 * h * SCALE
+    return mean, np.sqrt(variance)
+
+
+def ula_p(kernel, steps: list[float], target=QUADRATIC) -> float:
+    x = iterate(kernel, target, jnp.full((CHAINS, 2), START), len(steps))
+    mean, sd = ula_law(steps)
+    return min(gaussian_p(x[:, j], mean[j], sd[j]) for j in range(2))
+
+
+def decay(i):
+    return 0.4 / (1.0 + i)
+
+
+def test_ula_has_its_exact_law():
+    assert ula_p(Langevin(0.3), [0.3] * STEPS) > LEVEL
+    x = iterate(Langevin(0.3), QUADRATIC, jnp.full((CHAINS, 2), START), STEPS)
+    mean, sd = ula_law([0.3] * STEPS)
+    assert min(ks_p(x[:, j], stats.norm(mean[j], sd[j]).cdf) for j in range(2)) > LEVEL
+    assert abs(stats.pearsonr(x[:, 0], x[:, 1])[0]) < 4 / np.sqrt(CHAINS)
+
+
+def test_the_noise_follows_the_schedule():
+    assert ula_p(Langevin(decay), [decay(i) for i in range(STEPS)]) > LEVEL
+
+
+@dataclasses.dataclass(frozen=True)
+class Wrong(Langevin):
+    """Langevin with the drift and the noise scale to choose."""
+
+    drift: float = 1.0
+    noise: object = None
+
+    def step(self, key, state, U):
+        h = (self.step_size(state.count) if callable(self.step_size) else self.step_size) * U.scale
+        noise = jnp.sqrt(2 * h) if self.noise is None else self.noise(h)
+        x = state.position
+        return State(x - self.drift * h * U.grad(key, x) + noise * random.normal(key, x.shape), state.count + 1), StepInfo(jnp.ones(()))
+
+
+MUTANTS = {
+    "temperature 5 % high": (Langevin(0.3, temperature=1.05), [0.3] * STEPS),
+    "temperature 5 % low": (Langevin(0.3, temperature=0.95), [0.3] * STEPS),
+    "noise √h": (Wrong(0.3, noise=jnp.sqrt), [0.3] * STEPS),
+    "drift uphill": (Wrong(0.3, drift=-1.0), [0.3] * STEPS),
+    "drift 3 % off": (Wrong(0.3, drift=1.03), [0.3] * STEPS),
+    "noise frozen at the first step": (Wrong(decay, noise=lambda h: jnp.sqrt(2 * decay(0) * SCALE)), [decay(i) for i in range(STEPS)]),
+    "schedule one step late": (Langevin(lambda i: decay(jnp.maximum(i - 1, 0))), [decay(i) for i in range(STEPS)]),
+    "continuous-time law": (Langevin(0.3), [0.003] * 100 * STEPS),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_wrong_ula_is_found(name):
+    kernel, steps = MUTANTS[name]
+    if name == "continuous-time law":  # the law without discretisation bias is not the law of the chain
+        x = iterate(kernel, QUADRATIC, jnp.full((CHAINS, 2), START), STEPS)
+        mean, sd = ula_law(steps)
+        assert min(gaussian_p(x[:, j], mean[j], sd[j]) for j in range(2)) < LEVEL
+    else:
+        assert ula_p(kernel, steps) < LEVEL
+
+
+def test_the_correct_copy_of_the_mutant_passes():
+    assert ula_p(Wrong(0.3), [0.3] * STEPS) > LEVEL
+
+
+# (b) Coupled keys
+
+
+def test_temperature_zero_is_gradient_descent_exactly():
+    kernel, x = Langevin(decay, temperature=0.0), jnp.full((5, 2), START)
+    state = kernel.init(x)
+    for i in range(STEPS):
+        state, info = kernel.step(random.fold_in(random.key(0), i), state, QUADRATIC)
+        h = decay(jnp.asarray(i)) * QUADRATIC.scale
+        x = x - h * QUADRATIC.grad(None, x)
+        assert (state.position == x).all()
+        assert info.acceptance == 1
+    assert int(state.count) == STEPS
+
+
+def some_log(arms=3, n=40, capacity=60, key=1):
+    rng = np.random.default_rng(key)
+    actions = rng.integers(0, arms, n)
+    return log_of(actions, rng.normal(actions, 1.0), arms, capacity)
+
+
+def test_a_full_minibatch_is_the_full_gradient():
+    model, log = stack(Logistic(), 4), some_log()._replace()
+    log = log._replace(counts=jnp.pad(log.counts, (0, 1)))  # a fourth arm without data
+    x = random.normal(random.key(0), (4, 7, 1))
+    full, size = potential.from_rows(model, log, jnp.ones((4, 1, 1))), int(log.counts.max())
+    batch = potential.from_minibatch(model, log.grouped(), size, jnp.ones((4, 1, 1)))
+    np.testing.assert_allclose(batch.grad(random.key(3), x), full.grad(random.key(4), x), rtol=2e-5, atol=2e-5)
+    assert (batch.grad(random.key(3), x) == batch.grad(random.key(4), x)).all()  # nothing random is left
+    np.testing.assert_allclose(batch.grad(random.key(3), x)[3], x[3] / 9, rtol=1e-5)  # the prior alone
+    smaller = potential.from_minibatch(model, log.grouped(), int(log.counts.min()), jnp.ones((4, 1, 1)))
+    assert not np.allclose(smaller.grad(random.key(3), x), full.grad(random.key(4), x), rtol=1e-2)
+
+
+# (c) Minibatches of one, by enumeration
+
+
+@pytest.mark.parametrize("with_control", [False, True])
+def test_minibatch_gradients_are_unbiased(with_control):
+    rewards = np.array([-2.0, -1.1, 0.3, 0.35, 1.9, 2.4, 4.0])
+    n, scale = rewards.size, jnp.ones((2, 1, 1))
+    # The second arm holds the data; the first one's rows must not reach it.
+    log = log_of([0, 0, 0] + [1] * n, [50.0, 60.0, 70.0, *rewards], 2)
+    model = stack(Logistic(), 2)
+    full = potential.from_rows(model, log, scale)
+    anchor = jnp.full((2, 1, 1), 0.7)
+    U = potential.from_minibatch(model, log.grouped(), 1, scale, full if with_control else None, anchor if with_control else None)
+    x = jnp.full((2, CHAINS, 1), -0.4)
+    g = np.asarray(U.grad(random.key(0), x))[1, :, 0].astype(float)
+
+    score = lambda t: -np.tanh((rewards - t) / 2)  # noqa: E731
+    expected = n * score(-0.4) - 0.4 / 9
+    if with_control:
+        expected = n * (score(-0.4) - score(0.7)) + np.sum(score(0.7)) - 0.4 / 9
+    # Every index gives its own value, so the values enumerate the minibatches of one.
+    which = np.argmin(np.abs(g[:, None] - expected), axis=1)
+    np.testing.assert_allclose(g, expected[which], rtol=1e-4, atol=1e-4)
+    counts = np.bincount(which, minlength=n)
+    assert (counts > 0).all()
+    np.testing.assert_allclose(expected.mean(), full.grad(random.key(1), x[:, :1])[1, 0, 0], rtol=1e-5)
+    assert counts_p(counts, np.full(n, 1 / n)) > LEVEL
+    assert counts_p(counts, np.r_[np.full(n - 1, 1 / (n - 0.5)), 0.5 / (n - 0.5)]) < LEVEL  # an index drawn half as often
+    # Mutant: the weight n/|D| applied with the wrong n is another gradient.
+    assert abs((expected * (n + 1) / n).mean() - expected.mean()) > 1e-3
+
+
+def test_minibatch_lanes_are_drawn_with_replacement_and_independently():
+    rewards = np.array([0.0, 1.0, 10.0, 100.0])
+    log = log_of([0] * 4, rewards, 1)
+    model = stack(Gaussian(prior_sd=1e6, sd=1.0), 1)
+    U = potential.from_minibatch(model, log.grouped(), 2, jnp.ones((1, 1, 1)))
+    g = np.asarray(U.grad(random.key(5), jnp.zeros((1, CHAINS, 1))))[0, :, 0]  # -(4/2) (r_i + r_j)
+    pairs = np.add.outer(rewards, rewards).ravel() * -2.0
+    values, weights = np.unique(pairs, return_counts=True)
+    counts = np.array([np.sum(np.abs(g - v) < 1e-3) for v in values])
+    assert counts.sum() == CHAINS
+    assert counts_p(counts, weights / 16) > LEVEL
+    without = np.where(np.isin(values, -4.0 * rewards), 1e-9, weights)
+    assert counts_p(counts, without / without.sum()) < LEVEL
+
+
+SGLD_N, SGLD_SIZE, SGLD_H, SGLD_STEPS = 64, 8, 0.3, 5
+
+
+def sgld_case(rewards):
+    model = stack(Gaussian(prior_mean=0.5, prior_sd=2.0, sd=0.5), 1)
+    precision = 1 / 4 + SGLD_N * 4.0
+    log = log_of([0] * SGLD_N, rewards, 1)
+    return model, precision, potential.from_minibatch(model, log.grouped(), SGLD_SIZE, jnp.full((1, 1, 1), 1 / precision))
+
+
+def sgld_p(kernel, *, factor=1.0, steps=SGLD_STEPS) -> float:
+    """Against the exact mean and variance: the estimate's noise n²/(|D| σ⁴) · Var(X) adds to the injected one.
+
+    The noise does not depend on θ for Gaussian rewards, so V ← (1 - hΛ)² V + h² v + 2h holds exactly at every step.
+    `factor` is a mutant of the formula: 0 forgets the minibatch noise, (n - |D|)/(n - 1) is drawing without replacement.
+    """
+    rewards = np.random.default_rng(0).normal(1.0, 0.5, SGLD_N).astype(np.float32).astype(float)
+    model, precision, U = sgld_case(rewards)
+    del model
+    mode = (0.5 / 4 + 4 * rewards.sum()) / precision
+    noise = factor * SGLD_N**2 / SGLD_SIZE * 16 * rewards.var()
+    h, start = SGLD_H / precision, mode + 0.3
+    mean, variance = start, 0.0
+    for _ in range(steps):
+        mean, variance = mode + (1 - SGLD_H) * (mean - mode), (1 - SGLD_H) ** 2 * variance + h**2 * noise + 2 * h
+    x = iterate(kernel, U, jnp.full((1, CHAINS, 1), start), steps, key=1)[0, :, 0]
+    return min(mean_p(x, mean, np.sqrt(variance)), second_moment_p(x, mean, variance))
+
+
+def test_sgld_has_its_exact_moments():
+    assert sgld_p(Langevin(SGLD_H)) > LEVEL
+    assert sgld_p(Langevin(SGLD_H), steps=40) > LEVEL  # stationary
+
+
+def test_a_wrong_sgld_is_found():
+    assert sgld_p(Langevin(SGLD_H), factor=0.0) < LEVEL
+    assert sgld_p(Langevin(SGLD_H), factor=(SGLD_N - SGLD_SIZE) / (SGLD_N - 1)) < LEVEL
+    assert sgld_p(Langevin(SGLD_H, temperature=1.08)) < LEVEL
+    assert sgld_p(Langevin(SGLD_H, temperature=0.0)) < LEVEL
+
+
+# (d) The control variate at n = 10⁵
+
+
+def test_a_control_variate_keeps_the_law_where_a_plain_minibatch_does_not(record_property):
+    n, h, chains = 100_000, 0.1, 4_000
+    rewards = np.random.default_rng(3).logistic(0.4, 1.0, n)
+    model, log = stack(Logistic(), 1), log_of(np.zeros(n, int), rewards, 1)
+    score = lambda t: np.sum(np.tanh((rewards - t) / 2)) - t / 9  # noqa: E731
+    mode = 0.4
+    for _ in range(20):
+        curvature = np.sum(0.5 / np.cosh((rewards - mode) / 2) ** 2) + 1 / 9
+        mode += score(mode) / curvature
+    sd = curvature**-0.5  # at this n the posterior is Gaussian to 1e-3
+
+    @partial(jax.jit, static_argnames="control_variate")
+    def ends(control_variate):
+        chain = sgld(h, steps=80, minibatch=32, control_variate=control_variate)
+        theta = mode + sd * random.normal(random.key(9), (1, chains, 1))
+        return chain.run(random.key(4), model, theta, log, log.counts)[0][0, :, 0]
+
+    fixed, plain = (np.asarray(ends(cv), float) for cv in (True, False))
+    # The step is h/(prior precision + n/3), with 1/3 the expected and not the observed curvature.
+    step = h * curvature / (1 / 9 + n / 3)
+    bias = 1 / np.sqrt(1 - step / 2)  # ULA's own stationary sd, in posterior sds
+    record_property("sd_ratio_control_variate", fixed.std() / sd)
+    record_property("sd_ratio_plain", plain.std() / sd)
+    print(f"n = {n}: sd / posterior sd = {fixed.std() / sd:.3f} with control variate (ULA {bias:.3f}), {plain.std() / sd:.2f} without")
+    assert gaussian_p((fixed - mode) / sd, 0.0, bias) > LEVEL
+    # Without it the variance is 1 + (h/2) n Var(score)/(|D| · information) = 1 + h n / (2 |D|) times the posterior's: 12.5 sds.
+    assert plain.std() / sd == pytest.approx(np.sqrt(1 + h * n / 64) * bias, rel=0.1)
+    assert variance_p((plain - mode) / sd, bias) < 1e-100
+
+
+def test_the_anchor_may_be_off_the_mode():
+    """The control variate is unbiased around any anchor; only its variance depends on it."""
+    log, scale = log_of([0] * 200, np.random.default_rng(5).logistic(0.4, 1.0, 200), 1), jnp.ones((1, 1, 1))
+    model = stack(Logistic(), 1)
+    full = potential.from_rows(model, log, scale)
+    x = jnp.full((1, CHAINS, 1), 0.5)
+    exact = float(full.grad(random.key(0), x[:, :1])[0, 0, 0])
+    sds = []
+    for anchor in (0.5, 0.7, 3.0):
+        U = potential.from_minibatch(model, log.grouped(), 4, scale, full, jnp.full((1, 1, 1), anchor))
+        g = np.asarray(U.grad(random.key(2), x), float).ravel()
+        sds.append(g.std())
+        assert abs(g.mean() - exact) < 4 * g.std() / np.sqrt(CHAINS) + 1e-3
+    assert sds[0] < 1e-3 < sds[1] < sds[2]
+
+
+# (e) MALA leaves the target as it is
+
+LOGISTIC = Potential(
+    lambda x: jnp.sum(x + 2 * jax.nn.softplus(-x), -1), lambda key, x: jnp.tanh(x / 2), jnp.ones(1)
+)  # the logistic density, with heavier tails than a Gaussian
+START_EXACT = np.log(1 / (1 - (np.arange(CHAINS) + 0.5) / CHAINS) - 1)  # its quantiles
+
+
+class WrongMALA:
+    def __init__(self, correction=1.0, drift_in_density=1.0, half=1.0):
+        self.correction, self.drift, self.half = correction, drift_in_density, half
+
+    init = staticmethod(lambda theta: State(theta, jnp.zeros((), int)))
+
+    def step(self, key, state, U):
+        key_noise, key_accept = random.split(key)
+        x, h = state.position, 2.5
+        y = x - h * U.grad(key, x) + jnp.sqrt(2 * h) * random.normal(key_noise, x.shape)
+        q = lambda to, at: -jnp.sum((to - at + self.drift * h * U.grad(key, at)) ** 2, -1) / (4 * h * self.half)  # noqa: E731
+        ratio = U.value(x) - U.value(y) + self.correction * (q(x, y) - q(y, x))
+        accept = jnp.log(random.uniform(key_accept, ratio.shape)) < ratio
+        return State(jnp.where(accept[..., None], y, x), state.count + 1), StepInfo(jnp.mean(accept, dtype=float))
+
+
+def mala_p(kernel) -> float:
+    x = iterate(kernel, LOGISTIC, jnp.asarray(START_EXACT)[:, None], 8)[:, 0]
+    # Starting on the quantiles themselves only makes the test stricter on a kernel that moves too little.
+    return min(ks_p(x, stats.logistic.cdf), second_moment_p(x, 0.0, np.pi**2 / 3))
+
+
+def test_mala_is_exact():
+    assert mala_p(MALA(2.5)) > LEVEL
+    assert mala_p(WrongMALA()) > LEVEL
+    x = iterate(MALA(2.5), LOGISTIC, jnp.asarray(START_EXACT)[:, None], 8)[:, 0]
+    assert abs(np.corrcoef(x, START_EXACT)[0, 1]) < 0.2  # it has moved
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        WrongMALA(correction=0.0),
+        WrongMALA(drift_in_density=-1.0),
+        WrongMALA(half=0.5),
+        WrongMALA(correction=-1.0),
+        Langevin(2.5),
+    ],
+    ids=["no proposal correction", "drift's sign flipped in the density", "variance h for 2h", "ratio upside down", "no acceptance"],
+)
+def test_a_wrong_mala_is_found(wrong):
+    assert mala_p(wrong) < LEVEL
+
+
+def test_mala_reports_its_acceptance():
+    _, info = MALA(1e-4).step(random.key(0), MALA(1e-4).init(jnp.asarray(START_EXACT)[:, None]), LOGISTIC)
+    assert 0.999 < info.acceptance <= 1
+    _, info = MALA(30.0).step(random.key(0), MALA(30.0).init(jnp.asarray(START_EXACT)[:, None]), LOGISTIC)
+    assert 0 < info.acceptance < 0.7
+
+
+def test_mala_refuses_a_minibatch_and_stays_where_the_target_is_not_a_number():
+    with pytest.raises(ConfigError, match="MALA's acceptance test needs the full gradient; leave minibatch=None"):
+        Chain(MALA(), minibatch=32)
+    edge = Potential(lambda x: jnp.where(x[..., 0] > 0, x[..., 0], jnp.nan), lambda key, x: jnp.ones_like(x), jnp.ones(1))
+    x = iterate(MALA(1.0), edge, jnp.ones((500, 1)), 20)
+    assert (x > 0).all()
+    assert ks_p(iterate(MALA(1.0), edge, jnp.ones((2000, 1)), 60), stats.expon.cdf) > LEVEL
+
+
+# (f) Potentials agree
+
+
+def brute(model, actions, rewards, a, theta):
+    """-log posterior of one arm, term by term."""
+    single = jax.tree.map(lambda leaf: leaf[a], model)
+    total = -single.log_prior(theta)
+    for action, reward in zip(actions, rewards, strict=True):
+        if action == a:
+            total = total - single.log_likelihood(theta, row(a, reward))
+    return total
+
+
+@pytest.mark.parametrize("model", [Gaussian(prior_mean=[0.0, 1.0, 5.0], sd=0.7), GaussianUnknownVariance(prior_mean=[0.0, 1.0, 5.0])], ids=["known", "unknown"])
+def test_potentials_from_rows_and_summaries_are_the_sum(model):
+    model, rng = stack(model, 3), np.random.default_rng(2)
+    actions = np.array([0, 2, 0, 0, 2, 2, 0, 2, 0])  # arm 1 is never played
+    rewards = rng.normal(actions, 1.0).astype(np.float32)
+    log = log_of(actions, rewards, 3, capacity=16)
+    log = log._replace(rows=log.rows._replace(reward=log.rows.reward.at[9:].set(1e6)))  # beyond the cursor there may be anything
+    summary = jax.vmap(lambda single: single.empty())(model)
+    chain = ula()
+    for action, reward in zip(actions, rewards, strict=True):
+        summary = chain.remember(model, summary, row(action, reward), jnp.asarray(True))
+    summary = chain.remember(model, summary, row(1, 1e6), jnp.asarray(False))  # not live
+    x = 0.5 * random.normal(random.key(1), (3, 2, model.dim))
+    scale = jnp.ones((3, 1, model.dim))
+    a, b = potential.from_rows(model, log, scale), potential.from_summary(model, summary, scale)
+    batch = potential.from_minibatch(model, log.grouped(), 16, scale)
+    for arm in range(3):
+        for c in range(2):
+            value, grad = jax.value_and_grad(lambda t, arm=arm: brute(model, actions, rewards, arm, t))(x[arm, c])
+            for U in (a, b):
+                np.testing.assert_allclose(U.value(x)[arm, c], value, rtol=1e-4, atol=1e-4)
+                np.testing.assert_allclose(U.grad(random.key(0), x)[arm, c], grad, rtol=1e-4, atol=1e-3)
+            np.testing.assert_allclose(batch.grad(random.key(0), x)[arm, c], grad, rtol=1e-4, atol=1e-3)
+    with pytest.raises(TypeError, match="minibatch potential has no exact value"):
+        batch.value(x)
+
+
+def test_curvature_is_prior_precision_plus_information():
+    model = stack(Gaussian(prior_sd=[1.0, 2.0], sd=0.5), 2)
+    np.testing.assert_allclose(potential.curvature(model, jnp.zeros((2, 1)), jnp.array([0, 10])), [[1.0], [40.25]])
+
+
+# (g) The theorem's settings
+
+
+@cache
+def theorem_ratio(n: int, chains: int = 1000) -> tuple[float, float]:
+    """(W2 / posterior sd, W2 / bound) of the chain end under Theorem 1's settings, from a start far off."""
+    model = stack(Gaussian(prior_mean=0.0, prior_sd=100.0, sd=0.5), 1)  # flat enough: the theorem's m n + prior ≈ m n
+    rewards = np.random.default_rng(n).normal(2.0, 0.5, n)
+    chain = sgld("theorem", "theorem", "theorem").resolved(model)
+    log = log_of([0] * n, rewards, 1)
+    theta = jnp.full((1, chains, 1), 2.0 + 8 * 0.5 / np.sqrt(n))
+    ends = np.asarray(jax.jit(lambda: chain.run(random.key(n), model, theta, log, log.counts)[0])(), float)[0, :, 0]
+    precision = 1e-4 + 4 * n
+    exact = stats.norm(4 * np.sum(rewards.astype(np.float32).astype(float)) / precision, precision**-0.5)
+    w2 = np.sqrt(np.mean((np.sort(ends) - exact.ppf((np.arange(chains) + 0.5) / chains)) ** 2))  # in one dimension, by quantiles
+    bound = float(theory.wasserstein_bound(theory.constants_of(model), n)[0])
+    return w2 / exact.std(), w2 / bound
+
+
+@pytest.mark.parametrize("n", [1, 8, 64, 512, 8192])
+def test_the_theorem_holds_at_its_settings(n, record_property):
+    sds, ratio = theorem_ratio(n)
+    record_property("w2_in_posterior_sds", sds)
+    record_property("w2_over_bound", ratio)
+    print(f"n = {n}: W2 = {sds:.3f} posterior sds, {ratio:.4f} of the bound")
+    assert ratio < 1
+    # The constant minibatch alone explains what is left: V = (1 + n/2048 · [n > 32]) / (1 - 1/64 at n → ∞) posterior variances.
+    if n > 32:
+        assert sds == pytest.approx(np.sqrt(1 + n / 2048) - 1, abs=0.1)
+
+
+def test_the_theorem_preset_has_the_papers_numbers():
+    chain = sgld("theorem", "theorem", "theorem").resolved(stack(Gaussian(sd=0.5), 3))
+    assert chain.minibatch == 32
+    assert chain.scale == chain.steps == "theorem"
+    with pytest.raises(ConfigError, match=r'"theorem" needs a model inside the theory, and Logistic is not: .* Give numbers instead\.'):
+        sgld("theorem").resolved(stack(Logistic(), 3))
+
+
+# (h) Pools and their diagnostics
+
+
+def pool_refresh(chain, rewards, start=None, size=256, key=0):
+    model = stack(Gaussian(prior_mean=0.0, prior_sd=1.0, sd=1.0), len(rewards))
+    belief, summary = Pool(chain, size), moments_of(rewards)
+    state = belief.init(random.key(100 + key), model) if start is None else start
+    return jax.jit(belief.refresh)(random.key(key), model, state, summary)
+
+
+REWARDS = np.random.default_rng(8).normal([[1.0], [2.0]], 1.0, (2, 99))
+
+
+def test_a_converged_pool_says_so():
+    pool, info = pool_refresh(mala(0.9, steps=200), REWARDS)
+    assert bool(info.finite)
+    assert 1.0 <= info.rhat < 1.02
+    assert 256 < info.ess <= 256 * 100
+    assert info.distance < 3 / np.sqrt(256) * np.sqrt(2)
+    assert 0.7 < info.acceptance < 1
+    law = stats.norm(REWARDS.sum(1) / 100, 0.1)
+    assert min(ks_p(pool[a, :, 0], partial(stats.norm.cdf, loc=law.mean()[a], scale=0.1)) for a in range(2)) > LEVEL
+
+
+def test_ess_is_that_of_an_autoregression():
+    """ULA on a Gaussian is AR(1) with ρ = 1 - h: the ESS of its mean is steps · (1 - ρ)/(1 + ρ)."""
+    size, steps, h = 2000, 4000, 0.1
+    _, info = pool_refresh(ula(h, steps=steps), REWARDS, size=size)
+    assert float(info.ess) == pytest.approx(size * (steps / 2) * h / (2 - h), rel=0.15)
+    assert float(info.rhat) == pytest.approx(1.0, abs=0.02)
+
+
+def test_an_unconverged_pool_says_so():
+    _, info = pool_refresh(ula(0.001, steps=40), REWARDS)  # prior sd 1 around a posterior sd of 0.1, and hardly moved
+    assert info.rhat > 2
+    assert info.ess < 2 * 256
+    assert info.distance > 1
+    drifting = jnp.broadcast_to(jnp.linspace(4.0, 4.1, 256)[None, :, None], (2, 256, 1))
+    _, info = pool_refresh(ula(0.02, steps=40), REWARDS, start=drifting)  # all chains on the same slope: the split finds it
+    assert info.rhat > 1.5
+
+
+def test_a_wrong_pool_is_at_a_distance():
+    good = pool_refresh(mala(0.9, steps=100), REWARDS, size=2000)[1].distance
+    hot = pool_refresh(Chain(Langevin(0.1, temperature=1.5), steps=100), REWARDS, size=2000)[1].distance
+    assert good < 0.1
+    assert float(hot) == pytest.approx(np.sqrt(1.5 / 0.95) - 1, abs=0.1)
+
+
+def test_divergence_is_flagged_and_not_raised():
+    with np.errstate(all="ignore"):
+        _, info = pool_refresh(ula(50.0, steps=60), REWARDS)
+        assert not bool(info.finite)
+        model = stack(Gaussian(), 2)
+        belief = Perturb(ula(50.0, steps=60))
+        _, info = belief.refresh(random.key(0), model, belief.init(random.key(1), model), moments_of(REWARDS))
+        assert not bool(info.finite)
+        _, info = pool_refresh(mala(50.0, steps=60), REWARDS)
+        assert bool(info.finite)
+        assert info.acceptance < 0.1
+
+
+def test_split_rhat_is_the_textbook_formula():
+    rng = np.random.default_rng(1)
+    draws = rng.normal(size=(3, 6, 1, 50, 2)).cumsum(3)  # [arm, chain, …]: two halves of 25
+    halves = draws.reshape(3, 6, 2, 25, 2)
+    means, variances = halves.mean(3), halves.var(3, ddof=1)
+    info = type("Info", (), {})()
+    info.half_means = jnp.asarray(means.transpose(2, 0, 1, 3))
+    info.half_variances = jnp.asarray(variances.transpose(2, 0, 1, 3))
+    info.half_steps = jnp.full(3, 25.0)
+    rhat, _ = split_rhat(info)
+    between = 25 * means.reshape(3, 12, 2).var(1, ddof=1)
+    within = variances.reshape(3, 12, 2).mean(1)
+    np.testing.assert_allclose(rhat, np.sqrt((24 / 25 * within + between / 25) / within), rtol=1e-5)
+
+
+def test_chain_moments_are_those_of_the_last_half():
+    """The running moments equal those of the stored path, arm by arm with different numbers of steps."""
+    model, summary = stack(Gaussian(), 2), moments_of(REWARDS)
+    theta, key, limits = random.normal(random.key(0), (2, 3, 1)), random.key(1), (8, 20)
+    _, info = Chain(Langevin(0.1), steps=lambda n: jnp.array(limits)).run(key, model, theta, summary, summary.rows)
+    path = np.stack([Chain(Langevin(0.1), steps=k).run(key, model, theta, summary, summary.rows)[0] for k in range(1, 21)])
+    for a, limit in enumerate(limits):
+        quarter = limit // 4
+        third, last = path[limit - 2 * quarter : limit - quarter, a], path[limit - quarter : limit, a]
+        np.testing.assert_allclose(info.half_means[:, a], [third.mean(0), last.mean(0)], rtol=1e-4)
+        np.testing.assert_allclose(info.half_variances[:, a], [third.var(0, ddof=1), last.var(0, ddof=1)], rtol=1e-3, atol=1e-6)
+        assert float(info.half_steps[a]) == quarter
+
+
+# (i) Algorithm 2's perturbation
+
+
+def test_the_spread_is_one_over_root_n_L_gamma():
+    model = stack(Gaussian(sd=[0.5, 1.0, 2.0]), 3)
+    for gamma in (1.0, 0.25):
+        belief = Perturb(ula(), gamma)
+        state = belief.init(random.key(0), model)._replace(n=jnp.array([1, 100, 7]))
+        expected = 1 / np.sqrt(np.array([1 * 4, 100 * 1, 7 * 0.25]) * gamma)
+        np.testing.assert_allclose(belief.spread(model, state)[:, 0], expected, rtol=1e-6)
+    state = state._replace(n=jnp.array([1, 1, 1]))
+    expected = np.sqrt(640 / np.array([4, 1, 0.25]))
+    np.testing.assert_allclose(Perturb(ula(), "theorem").spread(model, state)[:, 0], expected, rtol=1e-5)
+
+
+def test_draws_have_the_law_of_algorithm_2():
+    model = stack(Gaussian(prior_mean=[0.0, 3.0], prior_sd=[1.0, 0.3], sd=0.5), 2)
+    belief = Perturb(ula(), 0.5)
+    state = belief.init(random.key(0), model)._replace(n=jnp.array([9, 0]))
+    draws = np.asarray(jax.vmap(lambda key: belief.draw(key, model, state))(random.split(random.key(2), CHAINS)), float)[..., 0]
+    sd = 1 / np.sqrt(9 * 4 * 0.5)
+    assert gaussian_p(draws[:, 0], float(state.theta[0, 0]), sd) > LEVEL
+    assert gaussian_p(draws[:, 1], 3.0, 0.3) > LEVEL  # no data: the prior, not the chain's start
+    assert abs(np.corrcoef(draws.T)[0, 1]) < 4 / np.sqrt(CHAINS)
+    assert gaussian_p(draws[:, 0], float(state.theta[0, 0]), 1 / np.sqrt(10 * 4 * 0.5)) < LEVEL  # n off by one
+    assert gaussian_p(draws[:, 0], float(state.theta[0, 0]), 1 / np.sqrt(9 * 4)) < LEVEL  # γ forgotten
+    assert gaussian_p(draws[:, 1], float(state.theta[1, 0]), 0.3) < LEVEL  # around one prior draw, kept for ever
+
+
+@pytest.mark.parametrize("belief", [Perturb(sgld(steps=10)), Perturb(ula(steps=10)), Pool(mala(steps=10), 4), Perturb(sgld(steps=10, control_variate=True))], ids=str)
+def test_unplayed_arms_receive_no_data(belief):
+    """Only arm 1 is played, with rewards that nothing else explains; the other arms must not move."""
+    agent = Thompson(Gaussian(prior_mean=[0.0, 0.0, 0.0], sd=0.5), belief)
+    state = agent.init(random.key(0))
+    history = agent.empty(row(), 50)
+    remember = jax.jit(agent.remember)
+    for _ in range(40):
+        history = remember(history, row(1, 30.0), jnp.asarray(True))
+    new, info = agent.observe(random.key(1), state, history)
+    old_theta, new_theta = (s.theta if isinstance(belief, Perturb) else s for s in (state, new))
+    assert (new_theta[jnp.array([0, 2])] == old_theta[jnp.array([0, 2])]).all()
+    assert (jnp.abs(new_theta[1] - 30.0) < 3).all()
+    assert bool(info.finite)
+    if isinstance(belief, Perturb):
+        assert new.n.tolist() == [0, 40, 0]
+
+
+# BlackJAX kernels on the same potentials
+
+
+def blackjax_p(chain, chains, history=None):
+    model = stack(Gaussian(prior_mean=[0.0, 1.0], prior_sd=1.0, sd=0.5), 2)
+    rewards = np.random.default_rng(0).normal(0.7, 0.5, (2, 7)).astype(np.float32)
+    summary = moments_of(rewards)
+    if history == "rows":
+        U = potential.from_rows(model, log_of([0] * 7 + [1] * 7, rewards.ravel(), 2), 1 / potential.curvature(model, jnp.zeros((2, 1)), summary.n)[:, None])
+        run = lambda theta: chain._iterate(random.key(1), U, theta, jnp.full(2, chain.steps))  # noqa: E731
+    else:
+        run = lambda theta: chain.run(random.key(1), model, theta, summary, summary.n)  # noqa: E731
+    ends, info = jax.jit(run)(random.normal(random.key(0), (2, chains, 1)))
+    sd = (1 + 28) ** -0.5
+    means = (np.array([0.0, 1.0]) + 4 * rewards.astype(float).sum(1)) / 29
+    p = min(min(gaussian_p(x, mean, sd), ks_p(x, stats.norm(mean, sd).cdf)) for x, mean in zip(ends[..., 0], means, strict=True))
+    return p, float(info.acceptance)
+
+
+def tempered(log_density, scale):
+    import blackjax
+
+    return blackjax.hmc(lambda x: 1.05 * log_density(x), 0.7, scale, 3)
+
+
+def test_blackjax_hmc_has_the_posterior_law():
+    pytest.importorskip("blackjax")
+    p, acceptance = blackjax_p(hmc(0.7, leapfrogs=3, steps=25), CHAINS)
+    assert p > LEVEL
+    assert 0.9 < acceptance < 1
+    assert blackjax_p(Chain(BlackJAX(tempered), steps=25), CHAINS)[0] < LEVEL
+
+
+def test_blackjax_nuts_has_the_posterior_law():
+    pytest.importorskip("blackjax")
+    p, acceptance = blackjax_p(nuts(0.8, steps=25), 4000, history="rows")
+    assert p > LEVEL
+    assert 0.8 < acceptance < 1
+
+
+def test_blackjax_kernels_without_an_acceptance_report_one():
+    pytest.importorskip("blackjax")
+    import blackjax
+
+    slice_sampler = lambda log_density, scale: blackjax.hmc(log_density, 0.7, scale, 3)  # noqa: E731
+    kernel = BlackJAX(slice_sampler)
+    assert kernel.build is slice_sampler
+
+
+def test_blackjax_says_what_to_install_and_what_it_needs(monkeypatch):
+    with pytest.raises(ConfigError, match=r"BlackJAX: build must be a function \(log_density, scale\)"):
+        BlackJAX("nuts")
+    with pytest.raises(ConfigError, match="leapfrogs must be a whole number ≥ 1"):
+        hmc(leapfrogs=0)
+    with pytest.raises(ConfigError, match=r"positions must have shape \(arms, chains, dim\)"):
+        kernel = BlackJAX(tempered)
+        kernel.step(random.key(0), kernel.init(jnp.zeros((5, 2))), QUADRATIC)
+    monkeypatch.setitem(__import__("sys").modules, "blackjax", None)
+    with pytest.raises(ConfigError, match=r'run pip install "blts\[blackjax\]"'):
+        nuts()
+
+
+# Settings that cannot be right
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: Langevin(-1.0), "Langevin: step_size must be > 0 and finite; got -1."),
+        (lambda: Langevin(0.1, temperature=-1.0), "Langevin: temperature must be ≥ 0 and finite; got -1."),
+        (lambda: MALA(0.0), "MALA: step_size must be > 0 and finite; got 0."),
+        (lambda: ula(steps=0), "Chain: steps must be a whole number ≥ 1; got 0."),
+        (lambda: sgld(minibatch=0), "Chain: minibatch must be a whole number ≥ 1; got 0."),
+        (lambda: Chain(Langevin(), control_variate=True), "Chain: control_variate corrects a minibatch gradient; give minibatch too."),
+        (lambda: sgld("fast"), 'sgld: step_size must be a number, a schedule or "theorem"; got \'fast\'.'),
+        (lambda: sgld(steps="many"), "Chain: steps must be a number or 'theorem'; got 'many'."),
+        (lambda: Perturb(ula(), gamma=0.0), "Perturb: gamma must be > 0 and finite; got 0."),
+        (lambda: Perturb(ula(), gamma="big"), 'Perturb: gamma must be a number > 0 or "theorem"; got \'big\'.'),
+        (lambda: Pool(ula(), 1), "Pool: size must be a whole number ≥ 2; got 1."),
+    ],
+)
+def test_bad_settings_are_refused_in_a_sentence(build, sentence):
+    with pytest.raises(ConfigError) as error:
+        build()
+    assert str(error.value) == sentence
+
+
+def test_quadrature_agrees_with_a_pool_on_a_model_without_a_posterior():
+    """The whole path for a non-conjugate model: log, full potential, MALA, pool."""
+    rewards = np.random.default_rng(6).logistic(1.0, 1.0, 12)
+    agent = Thompson(Logistic(), Pool(mala(1.0, steps=60), 4000), arms=2)
+    history = agent.empty(row(), 12)
+    remember = jax.jit(agent.remember)
+    for r in rewards:
+        history = remember(history, row(1, r), jnp.asarray(True))
+    pool, info = jax.jit(agent.observe)(random.key(0), agent.init(random.key(1)), history)
+    density = lambda t: np.exp(-0.5 * (t / 3) ** 2 - np.sum((rewards - t) + 2 * np.log1p(np.exp(t - rewards))))  # noqa: E731
+    grid = np.linspace(-3, 5, 4001)
+    cdf = integrate.cumulative_trapezoid([density(t) for t in grid], grid, initial=0)
+    assert ks_p(pool[1, :, 0], lambda t: np.interp(t, grid, cdf / cdf[-1])) > LEVEL
+    assert ks_p(pool[0, :, 0], stats.norm(0, 3).cdf) > LEVEL
+    assert info.rhat < 1.02
