@@ -1,0 +1,95 @@
+"""Batched Langevin Thompson Sampling.
+
+Names are loaded when they are first used, so that `import blts` and `blts --help` do not wait for JAX.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import agents as agents
+    from . import batching as batching
+    from . import envs as envs
+    from . import models as models
+    from . import random as random
+    from . import samplers as samplers
+    from . import theory as theory
+    from ._module import from_json as from_json
+    from ._module import to_json as to_json
+    from .agents import UCB1 as UCB1
+    from .agents import BayesUCB as BayesUCB
+    from .agents import EpsilonGreedy as EpsilonGreedy
+    from .agents import Exact as Exact
+    from .agents import Perturb as Perturb
+    from .agents import Pool as Pool
+    from .agents import SuccessiveElimination as SuccessiveElimination
+    from .agents import Thompson as Thompson
+    from .agents import Uniform as Uniform
+    from .batching import DoubledSinceSwitch as DoubledSinceSwitch
+    from .batching import DoublingCounts as DoublingCounts
+    from .batching import Fixed as Fixed
+    from .batching import Grid as Grid
+    from .batching import Sequential as Sequential
+    from .batching import StaticDoubling as StaticDoubling
+    from .catalogue import condition as condition
+    from .envs import Bandit as Bandit
+    from .envs import Bootstrap as Bootstrap
+    from .envs import LinearBandit as LinearBandit
+    from .errors import BltsError as BltsError
+    from .errors import ConfigError as ConfigError
+    from .models import Bernoulli as Bernoulli
+    from .models import Exponential as Exponential
+    from .models import Gamma as Gamma
+    from .models import Gaussian as Gaussian
+    from .models import GaussianUnknownVariance as GaussianUnknownVariance
+    from .models import Laplace as Laplace
+    from .models import Linear as Linear
+    from .models import LogNormal as LogNormal
+    from .models import Poisson as Poisson
+    from .models import StudentT as StudentT
+    from .models import ZeroInflatedLogNormal as ZeroInflatedLogNormal
+    from .models import from_functions as from_functions
+    from .models import from_numpyro as from_numpyro
+    from .samplers import MALA as MALA
+    from .samplers import Chain as Chain
+    from .samplers import Langevin as Langevin
+    from .samplers import mala as mala
+    from .samplers import sgld as sgld
+    from .samplers import ula as ula
+    from .simulation import simulate as simulate
+    from .trace import Trace as Trace
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "_module": ("from_json", "to_json"),
+    "agents": ("UCB1", "BayesUCB", "EpsilonGreedy", "Exact", "Perturb", "Pool", "SuccessiveElimination", "Thompson", "Uniform"),
+    "batching": ("DoubledSinceSwitch", "DoublingCounts", "Fixed", "Grid", "Sequential", "StaticDoubling"),
+    "catalogue": ("condition",),
+    "envs": ("Bandit", "Bootstrap", "LinearBandit"),
+    "errors": ("BltsError", "ConfigError"),
+    "models": (
+        *("Bernoulli", "Exponential", "Gamma", "Gaussian", "GaussianUnknownVariance", "Laplace", "Linear", "LogNormal"),
+        *("Poisson", "StudentT", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
+    ),
+    "samplers": ("MALA", "Chain", "Langevin", "mala", "sgld", "ula"),
+    "simulation": ("simulate",),
+    "trace": ("Trace",),
+}
+_MODULES = ("agents", "batching", "envs", "models", "random", "samplers", "theory")
+_HOME = {name: module for module, names in _WHERE.items() for name in names}
+__all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _HOME:
+        return getattr(importlib.import_module(f".{_HOME[name]}", __name__), name)
+    raise AttributeError(f"module 'blts' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

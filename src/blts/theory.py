@@ -6,6 +6,8 @@ with κ = max(L/m, L/ν). Natural logarithms, except where a doubling makes base
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -53,7 +55,7 @@ def step_size(constants: Theory, n: Int[Array, "*arms"]) -> Float[Array, "*arms"
 def iterations(constants: Theory, n: Int[Array, "*arms"]) -> Int[Array, "*arms"]:
     """Theorem 1's number of steps N = 1280 L² (n+1)² / (m² n²)."""
     n = jnp.maximum(n, 1)
-    return jnp.ceil(1280 * constants.L**2 * (n + 1.0) ** 2 / (constants.m**2 * n**2) - 1e-3).astype(int)
+    return jnp.ceil(1280 * (constants.L / constants.m * (n + 1.0) / n) ** 2 - 1e-3).astype(int)
 
 
 def wasserstein_bound(constants: Theory, n, *, dim: int = 1, p: int = 2, log_q: float = 0.0) -> Float[Array, "*arms"]:
@@ -72,13 +74,14 @@ def batches_sharp(arms: int, horizon: int) -> int:
     An arm closes a batch at each k_a = 1, 2, 4, …, so the next doubling of the arm with the fewest plays is the
     cheapest one left. For one arm and T = 2 this is 2, above the printed log2 3.
     """
-    left, closed, cost = horizon, 0, 1
-    for level in range(64):
-        cost = 1 if level == 0 else 2 ** (level - 1)
-        affordable = min(arms, left // cost)
-        closed, left = closed + affordable, left - affordable * cost
-        if affordable < arms:
-            break
+    return most_closings(arms, horizon, lambda level: 2 ** max(level - 1, 0))
+
+
+def most_closings(arms: int, horizon: int, cost: Callable[[int], int]) -> int:
+    """The most batches that arms can close in `horizon` plays, when an arm's next one costs cost(0) ≤ cost(1) ≤ … plays."""
+    left, closed, level = horizon, 0, 0
+    while (affordable := min(arms, left // cost(level))) > 0:
+        closed, left, level = closed + affordable, left - affordable * cost(level), level + 1
     return closed
 
 

@@ -82,7 +82,8 @@ class Grid(_Clock):
     times: tuple[int, ...] = static()
 
     def check(self):
-        times = tuple(int(t) for t in self.times)
+        whole = isinstance(self.times, tuple | list | np.ndarray) and all(isinstance(t, int | np.integer) for t in self.times)
+        times = tuple(int(t) for t in self.times) if whole else ()
         if not times or times[0] < 1 or any(b <= a for a, b in zip(times, times[1:], strict=False)):
             raise ConfigError(f"Grid: times must be rounds from 1 upwards in increasing order; got {self.times!r}.")
         object.__setattr__(self, "times", times)

@@ -84,5 +84,5 @@ class DoubledSinceSwitch:
         return Marks(counts, jnp.where(due, counts, state.mark)), due
 
     def most(self, horizon, actions):
-        # A pair's mark goes 0, 1, then at least 2m + 1 at each closing of its own: no more often than powers of two.
-        return theory.batches_sharp(self.states * actions, horizon)
+        # A pair closes batches at its 1st, 3rd, 7th, … play at the earliest: others' switches only raise its mark.
+        return theory.most_closings(self.states * actions, horizon, lambda level: 2**level)

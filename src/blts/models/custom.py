@@ -28,7 +28,7 @@ class _Custom(Described):
     """What both kinds share: named hyper-parameters, each a number or one entry for each arm."""
 
     hyper: dict[str, Array]
-    hidden: ClassVar[tuple[str, ...]] = ("precision", "draws")
+    hidden: ClassVar[tuple[str, ...]] = ("precision", "draws", "L")
     maker: ClassVar[str]
     parts: ClassVar[tuple[str, str]]
 
@@ -39,7 +39,7 @@ class _Custom(Described):
     @property
     def noun(self) -> str:  # type: ignore[override]
         first, second = (short(getattr(self, name)) for name in self.parts)
-        return f"rewards from {self.maker}({first}, {second})"
+        return f"rewards by {self.maker}({first}, {second})"
 
 
 def _numbers_only(maker: str, hyper: dict[str, Any]) -> dict[str, Any]:
@@ -330,7 +330,7 @@ def from_functions(
     ...     mu=[4.0, 7.0, 10.0],
     ... )
     >>> print(model)
-    3 arms with rewards from from_functions(<lambda>, <lambda>) (mu [4, 7, 10], L 4), outside the paper's theory:
+    3 arms with rewards by from_functions(<lambda>, <lambda>) (mu [4, 7, 10]), outside the paper's theory:
     L = 4 is given; whether m and ν exist for these functions is not known.
     """
     maker = "from_functions"
@@ -345,7 +345,7 @@ def from_functions(
             raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.")
     if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
         raise ConfigError(f"{maker}: dim must be a whole number ≥ 1; got {dim!r}.")
-    curvature = _numbers_only(maker, {"L": L})["L"]
+    curvature: Any = _numbers_only(maker, {"L": L})["L"]
     if np.ndim(curvature) == 0:
         curvature = np.broadcast_to(curvature, (dim,))
     if np.shape(curvature)[-1] != dim:

@@ -13,11 +13,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .. import _random
 from .._module import array, at_least, module, positive, static
 from .._typing import Array, Scalar, Theta
 from ..errors import ConfigError
-from .base import Chains, Potential, State, StepInfo
+from .base import Potential, State, StepInfo
 from .chain import Chain
 
 LogDensity = Callable[[Theta], Scalar]
@@ -26,16 +25,18 @@ Build = Callable[[LogDensity, Theta], Any]
 
 @module
 class BlackJAX:
-    """Runs the kernel that `build(log_density, scale)` returns, once for every arm and chain, each with its own key.
+    """Runs the kernel that `build(log_density, scale)` returns; every chain has its own key.
 
     `scale` is about the posterior variance of each coordinate, so it serves as inverse mass matrix, and step sizes are
-    then in posterior sds. The kernel's state is made anew from the position at each step: data change between
-    refreshes, and a kernel that remembers more than its position (a persistent momentum) forgets it.
+    then in posterior sds. The kernel's state is made anew from the position at each step, so a kernel that remembers
+    more than its position (a persistent momentum) forgets it.
 
-    >>> import blackjax
     >>> from blts.samplers import BlackJAX, Chain
-    >>> walk = lambda log_density, scale: blackjax.barker_proposal(log_density, step_size=scale[0] ** 0.5)
-    >>> chain = Chain(BlackJAX(walk), steps=30)
+    >>> def barker(log_density, scale):
+    ...     import blackjax
+    ...
+    ...     return blackjax.barker_proposal(log_density, step_size=scale[0] ** 0.5)
+    >>> chain = Chain(BlackJAX(barker), steps=30)
     """
 
     build: Build
@@ -44,26 +45,26 @@ class BlackJAX:
         if not callable(self.build):
             raise ConfigError(f"BlackJAX: build must be a function (log_density, scale) -> blackjax kernel; got {self.build!r}.")
 
-    def init(self, theta: Chains) -> State:
+    def init(self, theta: Theta) -> State:
         return State(theta, jnp.zeros((), int))
 
     def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
-        x = state.position
-        if x.ndim != 3:
-            raise ConfigError(f"BlackJAX: positions must have shape (arms, chains, dim), as in a Chain; got {x.shape}.")
-        arms, chains, dim = x.shape
-        scale = jnp.broadcast_to(potential.scale, (arms, 1, dim))[:, 0]
+        if state.position.ndim != 1:
+            raise ConfigError(f"BlackJAX: a kernel moves one chain of shape (dim,); map it over chains, got {state.position.shape}.")
+        kernel = self.build(_log_density(potential), potential.scale)
+        new, info = kernel.step(key, kernel.init(state.position))
+        return State(new.position, state.count + 1), StepInfo(jnp.asarray(getattr(info, "acceptance_rate", 1.0), float))
 
-        def one(key, arm, scale, x):
-            # A potential speaks of all arms at once: give it x in every arm's place and read off this arm.
-            log_density = lambda y: -potential.value(jnp.broadcast_to(y, (arms, 1, dim)))[arm, 0]  # noqa: E731
-            kernel = self.build(log_density, scale)
-            new, info = kernel.step(key, kernel.init(x))
-            return new.position, jnp.asarray(getattr(info, "acceptance_rate", 1.0), float)
 
-        keys = _random.split(key, (arms, chains))
-        y, acceptance = jax.vmap(jax.vmap(one, (0, None, None, 0)))(keys, jnp.arange(arms), scale, x)
-        return State(y, state.count + 1), StepInfo(jnp.mean(acceptance))
+def _log_density(potential: Potential) -> LogDensity:
+    """-U with the potential's own gradient: a sum over a changing number of rows cannot be differentiated backwards."""
+
+    @jax.custom_vjp
+    def log_density(x):
+        return -potential.value(x)
+
+    log_density.defvjp(lambda x: (-potential.value(x), x), lambda x, slope: (-slope * potential.grad(None, x),))
+    return log_density
 
 
 @module

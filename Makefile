@@ -1,0 +1,38 @@
+# Every target works on a fresh machine with Python 3.11+, pip, make and git: .venv is made when it is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Two workers on two cores, each with one thread of its own; JAX would otherwise start two in each.
+export XLA_FLAGS ?=
+
+.PHONY: test paper check slow bench clean
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+paper: $(VENV)/installed
+	$(BIN)/blts paper
+
+check: $(VENV)/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+
+slow: $(VENV)/dev
+	$(BIN)/python -m pytest -m slow -n 2
+
+bench: $(VENV)/dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache results
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/dev: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/installed

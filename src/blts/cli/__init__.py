@@ -1,0 +1,37 @@
+"""The command line. JAX is imported by the commands that compute, never by `blts --help`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from ..errors import BltsError
+from . import listing, paper, simulate
+
+app = typer.Typer(
+    help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("simulate")(simulate.command)
+app.command("list")(listing.command)
+app.command("paper")(paper.command)
+
+REFUSED = 2
+"""The exit code for bad input; 0 is success and 1 an error of ours."""
+
+
+def main() -> None:
+    """Run the command line; a mistake of the user's is one sentence on standard error, without a traceback."""
+    try:
+        app()
+    except BltsError as error:
+        print(f"blts: {error}", file=sys.stderr)
+        raise SystemExit(REFUSED) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(0) from None

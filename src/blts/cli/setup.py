@@ -1,0 +1,13 @@
+"""What a computing command does before it imports JAX."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled programs between runs, where JAX is not told another place."""
+    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(home / "blts" / "xla"))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")

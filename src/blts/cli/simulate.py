@@ -1,0 +1,80 @@
+"""`blts simulate`: one condition, many replications, a sentence or JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import ConfigError
+
+
+def command(
+    env: Annotated[str, typer.Option(help="The environment; `blts list` shows all.")] = "gaussian",
+    agent: Annotated[str, typer.Option(help="The agent.")] = "blts",
+    batching: Annotated[str, typer.Option(help="When rewards are seen.")] = "dynamic",
+    prior: Annotated[str, typer.Option(help="The belief that agents start from.")] = "informative",
+    horizon: Annotated[int | None, typer.Option(help="Rounds; by default the environment's own.")] = None,
+    replications: Annotated[int, typer.Option(help="Independent runs.")] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    batch_size: Annotated[int | None, typer.Option(help='Rounds a batch, for the batching "fixed".')] = None,
+    drawn: Annotated[bool, typer.Option("--drawn", help="Draw each replication's arms from the prior.")] = False,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="An option of the agent, as name=value; repeatable.")] = None,
+    chunk: Annotated[int | None, typer.Option(help="Replications run at once, to save memory.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Simulate an agent in an environment and print its regret and batches."""
+    from .setup import use_compilation_cache
+
+    options = _options(set_ or [])
+    use_compilation_cache()
+    from ..catalogue import condition
+    from ..simulation import simulate
+
+    chosen = condition(env, agent, batching, prior, horizon, drawn=drawn, batch_size=batch_size, options=options)
+    trace = simulate(
+        seed, chosen.env, chosen.agent, chosen.batching, horizon=chosen.horizon, replications=replications, times=100, chunk=chunk
+    )
+    names = {"env": env, "agent": agent, "batching": batching, "prior": prior, "seed": seed}
+    if as_json:
+        summary = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in trace.summary().items()}
+        typer.echo(json.dumps(names | summary))
+    else:
+        _show(names, trace)
+
+
+def _options(pairs: list[str]) -> dict[str, Any]:
+    from ..registry import text_to_value
+
+    options = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--set takes name=value, such as --set steps=100; got {pair!r}.")
+        options[name.replace("-", "_")] = text_to_value(text)
+    return options
+
+
+def _show(names: dict[str, Any], trace: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    summary = trace.summary()
+    console = Console()
+    console.print(f"[bold]{names['agent']}[/] on [bold]{names['env']}[/], {names['batching']} batching, {names['prior']} prior")
+    console.print(f"{trace.replications} replications of {trace.horizon} rounds, seed {names['seed']}", style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("", "mean", "sd", "standard error"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for name, label, unit in (
+        ("regret", "regret at the horizon", 1),
+        ("batches", "batches", 1),
+        ("best_share", "rounds with a best arm, %", 100),
+        ("reward", "reward a round", 1),
+    ):
+        table.add_row(label, *(f"{unit * summary[f'{name}_{part}']:.2f}" for part in ("mean", "sd", "se")))
+    console.print(table)
+    if not summary["refreshes_finite"]:
+        console.print("Some refreshes were not finite: take a smaller step size.", style="bold red")

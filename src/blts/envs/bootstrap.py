@@ -1,0 +1,77 @@
+"""A bandit whose rewards are drawn from a table of real ones."""
+
+from __future__ import annotations
+
+import csv
+from importlib import resources
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _random
+from .._module import array, module, short
+from .._typing import Array
+from ..errors import ConfigError
+from .base import Step
+
+
+@module
+class Bootstrap:
+    """Each play of an arm gives one of that arm's recorded rewards, drawn with replacement.
+
+    `rewards` has a row for each arm, filled up to the longest; `counts` says how many of a row are real.
+
+    >>> from blts.envs import Bootstrap
+    >>> print(Bootstrap.of({"A": [0.0, 1.0, 5.0], "B": [2.0, 2.5]}))
+    A bandit of 2 arms that pays recorded rewards, with means [2, 2.25].
+    """
+
+    rewards: Array = array(ndim=2)
+    counts: Array = array(ndim=1, dtype=int)
+
+    def check(self):
+        if np.ndim(self.rewards) != 2 or np.shape(self.counts) != np.shape(self.rewards)[:1]:
+            raise ConfigError("Bootstrap: rewards must have one row per arm and counts one number per arm.")
+        if not np.isfinite(np.asarray(self.rewards)).all():
+            raise ConfigError("Bootstrap: rewards must be finite numbers; drop or fill the missing ones.")
+        if not ((np.asarray(self.counts) >= 1) & (np.asarray(self.counts) <= np.shape(self.rewards)[1])).all():
+            raise ConfigError(f"Bootstrap: every arm needs at least one reward and no more than its row holds; got counts {short(self.counts)}.")
+
+    @classmethod
+    def of(cls, table: dict[Any, Any]) -> Bootstrap:
+        """From a mapping of arm to its rewards."""
+        rows = [np.asarray(values, float).ravel() for values in table.values()]
+        if not rows or any(row.size == 0 for row in rows):
+            raise ConfigError("Bootstrap: give at least one arm, and at least one reward for every arm.")
+        width = max(row.size for row in rows)
+        padded = np.stack([np.concatenate([row, np.zeros(width - row.size)]) for row in rows])
+        return cls(padded, [row.size for row in rows])
+
+    def __str__(self) -> str:
+        return f"A bandit of {self.actions} arms that pays recorded rewards, with means {short(np.asarray(self.means()))}."
+
+    @property
+    def actions(self) -> int:
+        return self.rewards.shape[0]
+
+    def means(self):
+        real = jnp.arange(self.rewards.shape[1]) < jnp.asarray(self.counts)[:, None]
+        return jnp.sum(jnp.where(real, jnp.asarray(self.rewards), 0.0), 1) / jnp.asarray(self.counts)
+
+    def reset(self, key):
+        return (), ()
+
+    def step(self, key, state, action):
+        means, count = self.means(), jnp.asarray(self.counts)[action]
+        pick = jnp.minimum((_random.uniform(key) * count).astype(int), count - 1)
+        return state, Step((), jnp.asarray(self.rewards)[action, pick], jnp.max(means) - means[action])
+
+
+def rand_hie() -> Bootstrap:
+    """Yearly medical dollars in the five coinsurance arms of the RAND Health Insurance Experiment (public domain)."""
+    table: dict[str, list[float]] = {}
+    with resources.files("blts.data").joinpath("rand_hie.csv").open() as lines:
+        for row in csv.DictReader(lines):
+            table.setdefault(row["coinsurance"], []).append(float(row["dollars"]))
+    return Bootstrap.of(table)

@@ -1,0 +1,61 @@
+"""A contextual bandit with linear arms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import _random
+from .._module import array, module
+from .._typing import Array
+from ..errors import ConfigError
+from .bandit import Bandit
+from .base import Step
+
+
+@module
+class LinearBandit:
+    """Each round shows a context x ~ N(0, I/dim); arm a then pays x·θ_a plus noise, as its `Linear` model says.
+
+    The arms' θ are given, or drawn from the model's prior for each replication.
+    """
+
+    model: Any
+    theta: Array | None = array(None, ndim=2)
+
+    def check(self):
+        if getattr(self.model, "alpha", None) is not None:
+            raise ConfigError("LinearBandit: the model has a fixed alpha and needs no context; use Bandit.")
+        bandit = Bandit(self.model, self.theta)
+        object.__setattr__(self, "model", bandit.model)
+
+    @property
+    def _arms(self) -> Bandit:
+        return Bandit(self.model, self.theta)
+
+    @property
+    def actions(self) -> int:
+        return self._arms.actions
+
+    def __str__(self) -> str:
+        return f"A contextual bandit of {self.actions} linear arms in {self.model.dim} dimensions."
+
+    def _context(self, key):
+        return _random.normal(key, (self.model.dim,)) / jnp.sqrt(self.model.dim)
+
+    def reset(self, key):
+        key_arms, key_context = _random.split(key)
+        theta, _ = self._arms.reset(key_arms)
+        obs = self._context(key_context)
+        return (theta, obs), obs
+
+    def step(self, key, state, action):
+        key_reward, key_context = _random.split(key)
+        theta, obs = state
+        means = self._arms.means(theta, obs)
+        single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[action], self.model)
+        reward = single.sample(key_reward, theta[action], obs, action)
+        following = self._context(key_context)
+        return (theta, following), Step(following, reward, jnp.max(means) - means[action])

@@ -1,0 +1,1 @@
+"""The paper's experiments, and its printed numbers to put beside ours."""

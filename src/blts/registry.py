@@ -1,0 +1,79 @@
+"""Where names become objects: environments, agents, batching schemes and published methods.
+
+Importing this module is cheap; the first look-up imports the catalogue, which registers everything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from .errors import ConfigError, UnknownName
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Entry(NamedTuple):
+    name: str
+    summary: str
+    build: Callable[..., Any]
+
+    def options(self) -> dict[str, Any]:
+        """Options that `--set name=value` can change, with their defaults."""
+        parameters = inspect.signature(self.build).parameters.values()
+        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+_ENTRIES: dict[str, dict[str, Entry]] = {}
+
+
+def register(kind: str, name: str) -> Callable[[F], F]:
+    """Register a builder under a name; the first line of its docstring is its summary."""
+
+    def add(build: F) -> F:
+        summary = (inspect.getdoc(build) or "").split("\n")[0]
+        _ENTRIES.setdefault(kind, {})[name] = Entry(name, summary, build)
+        return build
+
+    return add
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    from . import catalogue as catalogue  # fills the registry on first use
+
+    return _ENTRIES[kind]
+
+
+def find(kind: str, name: str) -> Entry:
+    known = entries(kind)
+    if name not in known:
+        raise UnknownName(kind, name, known)
+    return known[name]
+
+
+def build(kind: str, name: str, *context: Any, **options: Any) -> Any:
+    """The object registered under a name, built in a context and with some of its options changed."""
+    entry = find(kind, name)
+    known = entry.options()
+    for option in options:
+        if option not in known:
+            near = difflib.get_close_matches(option, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            have = ", ".join(known) or "none"
+            raise ConfigError(f"The {kind} {name!r} has no option {option!r}.{hint} Its options: {have}.")
+    return entry.build(*context, **options)
+
+
+def text_to_value(text: str) -> Any:
+    """`--set` values: whole numbers, numbers, true/false/none, otherwise text."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

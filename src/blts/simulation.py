@@ -1,0 +1,136 @@
+"""`simulate`: thousands of replications in one call, checked before they start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+
+from . import loop
+from ._random import as_key
+from ._typing import PRNGKey
+from .errors import ConfigError, MemoryNeeded
+from .trace import Trace
+
+# The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
+COPIES = 3
+
+_run = jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"))
+
+
+def simulate(
+    key: int | PRNGKey,
+    env: Any,
+    agent: Any,
+    batching: Any,
+    *,
+    horizon: int,
+    replications: int,
+    first: int = 0,
+    times: int | Iterable[int] | None = None,
+    keep_actions: bool = False,
+    chunk: int | None = None,
+) -> Trace:
+    """Run `replications` independent runs of `horizon` rounds, numbered from `first`.
+
+    Replication r has the same numbers in whatever call it appears, so chunks and shards add up to the whole.
+
+    Args:
+        key: a seed or a key from `jax.random.key`.
+        times: at which rounds the cumulative regret is recorded: every round (None), this many log-spaced rounds
+            (a number), or the rounds given. The log of rewards that SGLD agents need is O(horizon) all the same.
+        keep_actions: also record every action.
+        chunk: how many replications run at once (None: all); a smaller chunk needs less memory.
+
+    >>> from blts import Exact, Gaussian, Thompson, DoublingCounts, simulate
+    >>> from blts.envs import Bandit
+    >>> model = Gaussian(prior_mean=[0.0, 0.0, 0.0], prior_sd=2.0, sd=0.5)
+    >>> env = Bandit.with_means(Gaussian(sd=0.5), [0.0, 0.5, 1.0])
+    >>> trace = simulate(0, env, Thompson(model, Exact()), DoublingCounts(), horizon=200, replications=50)
+    >>> trace.regret.shape
+    (50, 200)
+    """
+    for name, value in {"horizon": horizon, "replications": replications, "chunk": replications if chunk is None else chunk}.items():
+        if not _is_whole(value) or value < 1:
+            raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
+    if not _is_whole(first) or first < 0:
+        raise ConfigError(f"first must be a whole number ≥ 0; got {first!r}.")
+    if env.actions != agent.actions:
+        raise ConfigError(f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms.")
+    root, rounds = as_key(key), recorded_times(times, horizon)
+    sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
+    settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
+    _check_memory(env, agent, batching, rounds, replications, max(sizes), settings)
+    records = []
+    for size in sizes:
+        start = first + sum(r.batches.shape[0] for r in records)
+        record = _run(root, env, agent, batching, rounds, np.int32(start), replications=int(size), **settings)
+        records.append(jax.tree.map(np.asarray, record))
+    return Trace.of(records, rounds, horizon=int(horizon), names=(str(env), str(agent), str(batching)))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def recorded_times(times: int | Iterable[int] | None, horizon: int) -> np.ndarray:
+    """The rounds at which a trace is recorded; the horizon is always one of them."""
+    if times is None:
+        return np.arange(1, horizon + 1, dtype=np.int32)
+    if _is_whole(times):
+        if times < 1:  # type: ignore[operator]
+            raise ConfigError(f"times must be at least 1 point; got {times}.")
+        points = np.unique(np.round(np.geomspace(1, horizon, int(times))).astype(np.int64))  # type: ignore[call-overload]
+    else:
+        points = np.asarray(sorted(set(times)))  # type: ignore[arg-type]
+        if points.size == 0 or points.dtype.kind not in "iu" or points[0] < 1 or points[-1] > horizon:
+            raise ConfigError(f"times must be whole rounds between 1 and the horizon {horizon}.")
+    return np.union1d(points, [horizon]).astype(np.int32)
+
+
+def memory_needed(env: Any, agent: Any, batching: Any, times: np.ndarray, replications: int, *, horizon: int, keep_actions: bool) -> int:
+    """An estimate, in bytes, of what a run of so many replications at once takes."""
+
+    def one_lane(key):
+        return loop.start(key[None], env, agent, batching, len(times), horizon=horizon, keep_actions=keep_actions)
+
+    lane = jax.eval_shape(one_lane, as_key(0))
+    return COPIES * replications * sum(_bytes(leaf) for leaf in jax.tree.leaves(lane))
+
+
+def _bytes(leaf: Any) -> int:
+    return math.prod(leaf.shape) * leaf.dtype.itemsize
+
+
+def available_memory() -> int | None:
+    """Free memory of the machine in bytes, or None where the system does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return 1024 * sizes["MemAvailable"]
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+
+
+def _check_memory(env, agent, batching, times, replications: int, chunk: int, settings: dict) -> None:
+    if jax.default_backend() != "cpu":
+        return
+    lanes = memory_needed(env, agent, batching, times, chunk, **settings)
+    kept = 4 * replications * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.most(settings["horizon"], env.actions))
+    free = available_memory()
+    if free is not None and lanes + kept > free:
+        fits = max(1, int(chunk * 0.5 * free / (lanes + kept)))
+        raise MemoryNeeded(
+            f"This run needs about {_gigabytes(lanes + kept)} of memory and {_gigabytes(free)} are free; "
+            f"give times=100 for a thinned trace, or chunk={fits} to run fewer replications at once."
+        )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 2**30:.3g} GiB"
+
+

@@ -1,0 +1,134 @@
+"""What a simulation gives back: plain NumPy arrays, their summaries, and how they print."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .errors import ConfigError
+from .loop import Diagnostics, Record
+
+
+class Band(NamedTuple):
+    """A mean over replications with its confidence band, at each recorded time."""
+
+    times: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Trace:
+    """Everything recorded of `replications` runs. Arrays have the replications in front."""
+
+    times: np.ndarray
+    """The rounds at which `regret` was recorded."""
+    regret: np.ndarray
+    """Cumulative regret, `[replications, times]`."""
+    plays: np.ndarray
+    """How often each action was played, `[replications, actions]`."""
+    batches: np.ndarray
+    """How many batches were closed: how often rewards were collected. An unfinished last batch does not count."""
+    ends: np.ndarray
+    """The rounds with which batches ended, `[replications, most batches]`, filled up with 0."""
+    best_share: np.ndarray
+    """Share of rounds in which a best action was played."""
+    mean_reward: np.ndarray
+    actions: np.ndarray | None
+    """Every action, `[replications, horizon]`, where `keep_actions` asked for it."""
+    diagnostics: Diagnostics
+    horizon: int
+    env: str = ""
+    agent: str = ""
+    batching: str = ""
+
+    @staticmethod
+    def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, names: tuple[str, str, str]) -> Trace:
+        record: Record = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+        kept = record.actions if record.actions.shape[1] else None
+        used = max(1, int(record.batches.max()))
+        return Trace(
+            times,
+            record.regret,
+            record.plays,
+            record.batches,
+            record.ends[:, :used],
+            record.best,
+            record.reward,
+            kept,
+            record.diagnostics,
+            horizon,
+            *names,
+        )
+
+    @property
+    def replications(self) -> int:
+        return self.batches.shape[0]
+
+    @property
+    def final_regret(self) -> np.ndarray:
+        """Regret at the horizon, one number a replication."""
+        return self.regret[:, -1]
+
+    def band(self, level: float = 0.95) -> Band:
+        """The mean regret over time with a pointwise confidence band (normal, from the standard error)."""
+        if not 0 < level < 1:
+            raise ConfigError(f"level must be between 0 and 1; got {level}.")
+        mean = self.regret.mean(0)
+        reach = NormalDist().inv_cdf(0.5 + level / 2) * _standard_error(self.regret)
+        return Band(self.times, mean, mean - reach, mean + reach)
+
+    def batches_by(self, times: Any = None) -> np.ndarray:
+        """How many batches each replication had closed by the given rounds (by default the recorded ones)."""
+        times = np.asarray(self.times if times is None else times)
+        ends = np.where(self.ends == 0, np.iinfo(np.int64).max, self.ends)
+        return np.stack([np.searchsorted(row, times, side="right") for row in ends])
+
+    def summary(self) -> dict[str, float | int]:
+        """Means, standard deviations and standard errors over replications, under the names that the CLI prints."""
+        out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
+        for name, values in {
+            "regret": self.final_regret,
+            "batches": self.batches,
+            "best_share": self.best_share,
+            "reward": self.mean_reward,
+        }.items():
+            values = np.asarray(values, float)
+            out[f"{name}_mean"] = float(values.mean())
+            out[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else math.nan
+            out[f"{name}_se"] = float(_standard_error(values))
+        out["refreshes_finite"] = bool(self.diagnostics.finite.all())
+        for name in ("acceptance", "ess", "rhat", "distance"):
+            values = np.asarray(getattr(self.diagnostics, name))
+            if np.isfinite(values).all():
+                out[name] = float(values.mean())
+        return out
+
+    def __repr__(self) -> str:
+        s = self.summary()
+        spread = f" ± {s['regret_sd']:.2f} (standard error {s['regret_se']:.2f})" if self.replications > 1 else ""
+        warning = "" if s["refreshes_finite"] else " WARNING: some refreshes were not finite."
+        return (
+            f"{self.replications} replications of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
+            f"{s['batches_mean']:.1f} batches, a best arm in {100 * s['best_share_mean']:.0f} % of rounds.{warning}"
+        )
+
+    def _repr_html_(self) -> str:
+        s = self.summary()
+        rows = "".join(
+            f"<tr><th>{name}</th><td>{s[f'{name}_mean']:.4g}</td><td>{s[f'{name}_sd']:.3g}</td><td>{s[f'{name}_se']:.2g}</td></tr>"
+            for name in ("regret", "batches", "best_share", "reward")
+        )
+        return f"<p>{self!r}</p><table><tr><th></th><th>mean</th><th>sd</th><th>standard error</th></tr>{rows}</table>"
+
+
+def _standard_error(values: np.ndarray) -> np.ndarray:
+    n = values.shape[0]
+    return values.std(0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1:], math.nan)
