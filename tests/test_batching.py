@@ -171,7 +171,9 @@ def test_most_is_attained_by_doubling(arms, horizon):
     one_more = lambda j: 1 if j < 2 else 2 ** (j - 1)  # noqa: E731  # closings at 1, 2, 4, 8, …
     two_and_one_more = lambda j: 2**j  # noqa: E731  # closings at 1, 3, 7, …
     assert len(flushes(DoublingCounts, greedy(one_more, arms, horizon), arms)) == DoublingCounts().most(horizon, arms)
-    assert len(flushes(DoubledSinceSwitch, greedy(two_and_one_more, arms, horizon), arms)) == DoubledSinceSwitch().most(horizon, arms)
+    assert len(flushes(DoubledSinceSwitch, greedy(two_and_one_more, arms, horizon), arms)) == DoubledSinceSwitch().most(
+        horizon, arms
+    )
 
 
 @pytest.mark.parametrize("arms", [1, 2, 3])
@@ -262,7 +264,9 @@ def test_the_sharp_bound_is_the_maximum_over_all_splits():
 
 def test_where_the_printed_bound_fails():
     """K ≤ N log2(T + 1) drops the first play, which doubles nothing: for a single arm it fails, for more it is loose."""
-    fails = [(n, t) for n in (1, 2, 3, 15) for t in range(1, 2000) if theory.batches_sharp(n, t) > theory.batches_bound(n, t) + 1e-9]
+    fails = [
+        (n, t) for n in (1, 2, 3, 15) for t in range(1, 2000) if theory.batches_sharp(n, t) > theory.batches_bound(n, t) + 1e-9
+    ]
     # One arm: ⌊log2 T⌋ + 1 > log2(T + 1) unless T = 2^j - 1, where they are equal.
     assert [t for n, t in fails if n == 1] == [t for t in range(1, 2000) if t & (t + 1)]
     assert [(n, t) for n, t in fails if n > 1] == []  # with more arms the N in front of log T leaves room

@@ -74,7 +74,7 @@ def test_grouping_is_a_stable_sort(rows):
     assert group.count.tolist() == np.bincount(actions, minlength=ACTIONS).tolist()
     assert group.start.tolist() == [int(np.sum(actions < a)) for a in range(ACTIONS)]
     for a in range(ACTIONS):  # what a sampler reads
-        own = group.rows.reward[int(group.start[a]) : int(group.start[a] + group.count[a])]
+        own = group.rows.reward[int(group.start[a]) : int(group.start[a] + group.counts[a])]
         assert own.tolist() == [np.float32(r) for b, r in kept if b == a]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import pickle
-from functools import cache, partial
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -119,36 +119,77 @@ def row(reward, obs=()):
     return Row(obs, jnp.asarray(0), jnp.asarray(reward, float))
 
 
-def rewards_at(model, theta, n, seed=1):
-    draw = jax.jit(lambda model, theta: jax.vmap(lambda k: model.sample(k, theta, (), jnp.asarray(0)))(split(as_key(seed), n)))
-    return draw(model, theta)
+KEYS = split(as_key(0), DRAWS)
 
 
-def some_theta(model):
-    """A value of θ that is typical, and the same for every run."""
-    return jnp.mean(jax.vmap(model.init)(split(as_key(5), 64)), 0) + 0.1
+@jax.jit
+def _prior_draws(model, keys):
+    return jax.vmap(model.init)(keys)
 
 
+@jax.jit
+def _rewards(model, theta, keys):
+    return jax.vmap(lambda k: model.sample(k, theta, (), jnp.asarray(0)))(keys)
+
+
+@jax.jit
+def _posterior_draws(model, summary, keys):
+    return jax.vmap(lambda k: model.draw(k, summary))(keys)
+
+
+@jax.jit
+def _log_posterior(model, rewards, weights, thetas):
+    def one(x):
+        return model.log_prior(x) + jnp.sum(weights * jax.vmap(lambda r: model.log_likelihood(x, row(r)))(rewards))
+
+    return jax.lax.map(one, thetas, batch_size=4096)
+
+
+@jax.jit
 def summary_of(model, rewards):
     return jax.lax.scan(lambda s, r: (model.add(s, row(r)), None), model.empty(), rewards)[0]
+
+
+@cache
+def prior_draws(name):
+    model = get(name)
+    return np.asarray(_prior_draws(model, KEYS) if name != "Functions" else model.draws, float)
+
+
+def some_theta(name):
+    """A value of θ that is typical, and the same in every test."""
+    return jnp.asarray(prior_draws(name)[:64].mean(0) + 0.1)
+
+
+@cache
+def rewards_of(name, shift=0.0):
+    return np.asarray(_rewards(get(name), some_theta(name) + shift, KEYS), float)
+
+
+@cache
+def posterior_draws(name):
+    """Exact draws after twelve rewards."""
+    model = get(name)
+    return np.asarray(_posterior_draws(model, summary_of(model, rewards_of(name)[:12]), KEYS), float)
 
 
 # Laws of θ against quadrature of a log-density
 
 
-def quadrature(log_density, draws):
-    """Nodes and weights of a law on a grid that holds all draws, with its total mass."""
+@cache
+def quadrature(name, rows):
+    """Nodes and weights of the prior (rows = 0) or posterior on a grid that holds all draws, and the mass there."""
+    draws = posterior_draws(name) if rows else prior_draws(name)
     dim = draws.shape[1]
-    points = {1: 4001, 2: 401, 3: 101}[dim]
+    points = {1: 4001, 2: 251, 3: 71}[dim]
     low, high = draws.min(0), draws.max(0)
-    axes = [np.linspace(a - 0.3 * (b - a), b + 0.3 * (b - a), points) for a, b in zip(low, high, strict=True)]
+    axes = [np.linspace(a - 0.2 * (b - a), b + 0.2 * (b - a), points) for a, b in zip(low, high, strict=True)]
     nodes = np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], -1)
-    logs = np.concatenate(
-        [np.asarray(log_density(jnp.asarray(part)), float) for part in np.array_split(nodes, max(1, len(nodes) // 100_000))]
-    )
+    # Twelve ordinary rewards in any case, so that prior and posterior are one compiled function.
+    logs = np.asarray(_log_posterior(get(name), rewards_of(name)[:12], jnp.arange(12) < rows, nodes), float)
     cell = np.prod([a[1] - a[0] for a in axes])
     weights = np.exp(logs - logs.max())
-    return nodes, weights / weights.sum(), np.log(weights.sum() * cell) + logs.max()
+    return nodes, weights / weights.sum(), weights.sum() * cell * np.exp(logs.max())
 
 
 def p_value(draws, nodes, weights):
@@ -167,57 +208,39 @@ def p_value(draws, nodes, weights):
     return 2 * stats.norm.sf(np.abs(z).max()) * len(z)
 
 
-def posterior_check(model, rewards, draws):
-    @jax.jit
-    def log_density(thetas):
-        data = lambda x: jnp.sum(jax.vmap(lambda r: model.log_likelihood(x, row(r)))(rewards)) if rewards is not None else 0.0
-        return jax.lax.map(lambda x: model.log_prior(x) + data(x), thetas, batch_size=4096)
-
-    nodes, weights, log_mass = quadrature(log_density, draws)
-    return p_value(draws, nodes, weights), log_mass
-
-
 @every
 def test_prior_draws_have_the_prior_density_which_integrates_to_one(name):
-    model = get(name)
-    n = DRAWS if name != "Functions" else 1024
-    draws = np.asarray(jax.vmap(model.init)(split(as_key(0), n)) if name != "Functions" else model.draws, float)
-    p, log_mass = posterior_check(model, None, draws)
-    assert p > P_MIN
-    np.testing.assert_allclose(np.exp(log_mass), 1.0, atol=5e-3)
+    draws = prior_draws(name)
+    nodes, weights, mass = quadrature(name, 0)
+    assert p_value(draws, nodes, weights) > P_MIN
+    np.testing.assert_allclose(mass, 1.0, atol=5e-3)
     mutant = draws.mean(0) + 1.2 * (draws - draws.mean(0))
-    assert posterior_check(model, None, mutant)[0] < P_MIN
+    assert p_value(mutant, nodes, weights) < P_MIN
 
 
 @every_conjugate
 def test_exact_draws_have_the_posterior(name):
     model = NAMED[name]
-    rewards = rewards_at(model, some_theta(model), 12)
-    keys = split(as_key(0), DRAWS)
-    draw = jax.jit(lambda model, summary: jax.vmap(lambda k: model.draw(k, summary))(keys))
-    draws = np.asarray(draw(model, summary_of(model, rewards)), float)
-    assert posterior_check(model, rewards, draws)[0] > P_MIN
-    mutant = np.asarray(draw(model, summary_of(model, jnp.append(rewards, rewards[:4]))), float)  # four rewards told twice
-    assert posterior_check(model, rewards, mutant)[0] < P_MIN
-
-
-@every_conjugate
-def test_without_data_the_posterior_is_the_prior(name):
-    model = NAMED[name]
-    draws = jax.vmap(lambda k: model.draw(k, model.empty()))(split(as_key(2), 2000))
-    assert posterior_check(model, None, np.asarray(draws, float))[0] > P_MIN
+    rewards = rewards_of(name)[:12]
+    nodes, weights, _ = quadrature(name, 12)
+    assert p_value(posterior_draws(name), nodes, weights) > P_MIN
+    mutant = summary_of(model, rewards)
+    for reward in rewards[:4]:  # told twice
+        mutant = model.add(mutant, row(reward))
+    assert p_value(np.asarray(_posterior_draws(model, mutant, KEYS), float), nodes, weights) < P_MIN
+    nodes, weights, _ = quadrature(name, 0)
+    assert p_value(np.asarray(_posterior_draws(model, model.empty(), KEYS), float), nodes, weights) > P_MIN
 
 
 @every_conjugate
 def test_a_summary_has_the_likelihood_of_its_rows(name):
     model = NAMED[name]
-    theta = some_theta(model)
-    rewards = rewards_at(model, theta, 50)
+    rewards = rewards_of(name)[:12]
     summary = summary_of(model, rewards)
-    assert int(summary.rows) == 50
-    for x in (theta, theta + 0.3):
-        rows = float(jnp.sum(jax.vmap(lambda r: model.log_likelihood(x, row(r)))(rewards)))  # noqa: B023
-        np.testing.assert_allclose(float(model.log_likelihood_of(x, summary)), rows, rtol=2e-5, atol=2e-3)
+    assert int(summary.rows) == 12
+    thetas = some_theta(name) + jnp.asarray([[0.0], [0.3]])
+    rows = _log_posterior(model, rewards, jnp.arange(12) < 12, thetas) - jax.vmap(model.log_prior)(thetas)
+    np.testing.assert_allclose(jax.vmap(lambda x: model.log_likelihood_of(x, summary))(thetas), rows, rtol=2e-5, atol=1e-3)
 
 
 def test_a_linear_summary_of_contexts():
@@ -255,13 +278,11 @@ def test_linear_needs_its_context():
 @every_conjugate
 def test_the_marginal_is_the_law_of_the_mean_reward(name):
     model = NAMED[name]
-    rewards = rewards_at(model, some_theta(model), 12)
-    law = model.marginal(summary_of(model, rewards), (), jnp.asarray(0))
+    law = model.marginal(summary_of(model, rewards_of(name)[:12]), (), jnp.asarray(0))
     if law is None:
         assert name in ("LogNormal", "ZeroInflatedLogNormal")
         return
-    draw = jax.vmap(lambda k, s: model.mean_reward(model.draw(k, s), (), 0), in_axes=(0, None))
-    means = np.asarray(draw(split(as_key(0), DRAWS), summary_of(model, rewards)), float)
+    means = np.asarray(jax.vmap(lambda x: model.mean_reward(x, (), 0))(jnp.asarray(posterior_draws(name))), float)
     assert stats.kstest(np.asarray(law.cdf(jnp.asarray(means)), float), "uniform").pvalue > P_MIN
     assert stats.kstest(np.asarray(law.cdf(jnp.asarray(means) + 0.1 * law.sd), float), "uniform").pvalue < P_MIN
     np.testing.assert_allclose(law.mean, means.mean(), atol=5 * means.std() / DRAWS**0.5)
@@ -333,13 +354,12 @@ def law_p_value(name, rewards, r, mass):
 @every
 def test_rewards_have_the_density_of_the_likelihood(name):
     model = get(name)
-    theta = some_theta(model)
+    theta = some_theta(name)
     r, mass = density_of_rewards(name, model, theta)
     np.testing.assert_allclose(mass.sum(), 1.0, atol=2e-3)
-    rewards = np.asarray(rewards_at(model, theta, DRAWS), float)
+    rewards = rewards_of(name)
     assert law_p_value(name, rewards, r, mass) > P_MIN
-    mutant = np.asarray(rewards_at(model, theta + 0.15, DRAWS), float)
-    assert law_p_value(name, mutant, r, mass) < P_MIN
+    assert law_p_value(name, rewards_of(name, shift=0.15), r, mass) < P_MIN
     mean = float(model.mean_reward(theta, (), jnp.asarray(0)))
     np.testing.assert_allclose(rewards.mean(), mean, atol=5 * rewards.std() / DRAWS**0.5)
     np.testing.assert_allclose((r * mass).sum(), mean, rtol=5e-3)
@@ -348,11 +368,10 @@ def test_rewards_have_the_density_of_the_likelihood(name):
 @every
 def test_information_is_the_variance_of_the_score(name):
     model = get(name)
-    theta = some_theta(model)
-    rewards = rewards_at(model, theta, DRAWS)
-    score = jax.vmap(lambda r: jax.grad(lambda x: model.log_likelihood(x, row(r)))(theta))
-    scores = np.asarray(score(rewards), float)
-    info = np.asarray(model.information(theta), float)
+    theta = some_theta(name)
+    score = jax.jit(jax.vmap(lambda r: jax.grad(lambda x: model.log_likelihood(x, row(r)))(theta)))
+    scores = np.asarray(score(rewards_of(name)), float)
+    info = np.asarray(jax.jit(lambda: model.information(theta))(), float)
     assert info.shape == (model.dim,)
     if name.startswith("Linear"):  # the largest curvature stands for every coordinate
         scores = scores @ np.linalg.eigh(scores.T @ scores)[1][:, -1:]
@@ -367,8 +386,7 @@ def test_information_is_the_variance_of_the_score(name):
 @every
 def test_prior_precision_is_near_that_of_prior_draws(name):
     model = get(name)
-    draws = jax.vmap(model.init)(split(as_key(3), 4000))
-    ratio = np.asarray(model.prior_precision() * jnp.var(draws, 0))
+    ratio = np.asarray(model.prior_precision() * prior_draws(name).var(0))
     assert ratio.shape == (model.dim,)
     assert ((ratio > 0.5) & (ratio < 2.0)).all(), ratio
 
@@ -386,10 +404,9 @@ def test_theory_constants_bound_the_second_derivatives(name):
     model = NAMED[name]
     theory = model.theory()
     assert theory.inside == (name in ("Gaussian", "Linear along 2 d=1"))
-    key_theta, key_reward = jax.random.split(jax.random.key(0))
-    thetas = some_theta(model) + 3.0 * jax.random.normal(key_theta, (500, model.dim))
-    rewards = jax.vmap(lambda k, x: model.sample(k, x, (), 0))(split(as_key(1), 500), thetas)
-    far = jnp.where(jnp.arange(500) % 2 == 0, rewards, jnp.roll(rewards, 7))
+    key_theta, _key_reward = jax.random.split(jax.random.key(0))
+    thetas = some_theta(name) + 3.0 * jax.random.normal(jax.random.key(0), (500, model.dim))
+    far = jnp.asarray(rewards_of(name)[:500])
     eigen = curvatures(model, thetas, far)
     if np.isfinite(theory.L):
         assert np.abs(eigen).max() <= theory.L * 1.001
@@ -397,7 +414,10 @@ def test_theory_constants_bound_the_second_derivatives(name):
         assert np.isnan(theory.m)
         assert eigen.min() < 0.02, "a constant m seems to exist"
         return
-    in_reward = lambda x, r: jax.grad(lambda s: model.log_likelihood(x, row(s)))(r)
+
+    def in_reward(x, r):
+        return jax.grad(lambda s: model.log_likelihood(x, row(s)))(r)
+
     bend = -jax.vmap(lambda x, r: jax.grad(lambda s: in_reward(x, s))(r))(thetas, far)
     mixed = jax.vmap(lambda x, r: jax.grad(lambda y: in_reward(y, r))(x))(thetas, far)
     assert eigen.min() >= theory.m * 0.999
@@ -423,7 +443,7 @@ def test_theta_of_mean_inverts_the_mean_reward(name):
 def test_the_prior_of_a_linear_mean_reward(name):
     model = NAMED[name]
     mean, sd = model.prior_mean_reward((), 0)
-    draws = np.asarray(jax.vmap(lambda k: model.mean_reward(model.init(k), (), 0))(split(as_key(0), DRAWS)), float)
+    draws = np.asarray(jax.vmap(lambda x: model.mean_reward(x, (), 0))(jnp.asarray(prior_draws(name))), float)
     assert stats.kstest((draws - mean) / sd, "norm").pvalue > P_MIN
     assert stats.kstest((draws - mean) / sd * 1.05, "norm").pvalue < P_MIN
 
@@ -435,7 +455,7 @@ def test_a_float32_summary_of_many_rewards_far_from_zero_loses_nothing():
     n = 100_000
     rewards = np.float32(1000 + 0.5 * np.random.default_rng(0).standard_normal(n))
     exact_mean, exact_sd = rewards.astype(float).mean(), 0.5 / n**0.5
-    summary = jax.jit(partial(summary_of, Gaussian(900.0, 100.0, 0.5)))(jnp.asarray(rewards))
+    summary = summary_of(Gaussian(900.0, 100.0, 0.5), jnp.asarray(rewards))
     assert abs(float(summary.mean) - exact_mean) < 0.05 * exact_sd
     np.testing.assert_allclose(summary.m2, rewards.astype(float).var() * n, rtol=1e-4)
     law = Gaussian(900.0, 100.0, 0.5).marginal(summary, (), 0)
@@ -446,7 +466,7 @@ def test_a_float32_summary_of_many_rewards_far_from_zero_loses_nothing():
     assert abs(float(law.mean) - (900 + n * exact_mean) / (n + 1)) < 0.1 * exact_sd
     np.testing.assert_allclose(law.scale, np.sqrt(b / (2 + n / 2) / (n + 1)), rtol=1e-4)
     linear = Linear([900.0], 100.0, 0.5, [1.0])
-    law = linear.marginal(jax.jit(partial(summary_of, linear))(jnp.asarray(rewards)), (), 0)
+    law = linear.marginal(summary_of(linear, jnp.asarray(rewards)), (), 0)
     assert abs(float(law.mean) - exact_mean) < 0.1 * exact_sd
     np.testing.assert_allclose(law.sd, exact_sd, rtol=1e-4)
 
@@ -468,7 +488,7 @@ def test_a_float32_total_of_counts():
     n = 100_000
     rewards = np.random.default_rng(0).poisson(1000.0, n).astype(np.float32)
     model = Poisson(1.0, 0.001)
-    law = model.marginal(jax.jit(partial(summary_of, model))(jnp.asarray(rewards)), (), 0)
+    law = model.marginal(summary_of(model, jnp.asarray(rewards)), (), 0)
     exact = stats.gamma(1 + rewards.astype(float).sum(), scale=1 / (n + 0.001))
     assert abs(float(law.mean) - exact.mean()) < 0.05 * exact.std()
     np.testing.assert_allclose(law.sd, exact.std(), rtol=1e-4)
@@ -494,9 +514,16 @@ def by(maker, *args, **kwargs):
     return lambda: maker(*args, **kwargs)
 
 
-flat = lambda theta: 0.0 * theta[0]
-bowl = lambda theta: -0.5 * jnp.sum(theta**2)
-square = lambda theta, reward: -0.5 * jnp.square(reward - theta[0])
+def flat(theta):
+    return 0.0 * theta[0]
+
+
+def bowl(theta):
+    return -0.5 * jnp.sum(theta**2)
+
+
+def square(theta, reward):
+    return -0.5 * jnp.square(reward - theta[0])
 
 
 @pytest.mark.parametrize(
@@ -691,7 +718,7 @@ def test_functions_play_and_need_sample_only_in_a_simulated_bandit():
     Bandit(from_functions(log_prior, log_laplace, L=4.0, sample=draw_laplace, mu=[0.0, 3.0]))
 
 
-@every_conjugate
+@pytest.mark.parametrize("name", ["Bernoulli", "Gamma", "ZeroInflatedLogNormal", "Linear along α d=2"])
 def test_conjugate_models_play(name):
     model = stack(NAMED[name], 3)
     run_tiny(model, Exact(), Bandit(model))
@@ -750,7 +777,7 @@ def test_one_trace_serves_other_numbers_and_all_arms(name):
             + jnp.sum(model.information(theta) + model.prior_precision())
         )
 
-    theta = some_theta(model)
+    theta = some_theta(name)
     first = density(model, theta)
     density(jax.tree.map(lambda leaf: jnp.asarray(leaf) * 1.1, model), theta)
     density(model, theta)

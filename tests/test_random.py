@@ -55,7 +55,9 @@ def test_as_key_takes_a_jax_key_and_keeps_its_bits():
     assert (data(random.key(np.int64(7))) == data(random.key(7))).all()
 
 
-@pytest.mark.parametrize("junk", [1.0, "seed", None, True, [0, 1], jnp.zeros(2), jnp.zeros(3, jnp.uint32), np.zeros(2, np.uint32), object()])
+@pytest.mark.parametrize(
+    "junk", [1.0, "seed", None, True, [0, 1], jnp.zeros(2), jnp.zeros(3, jnp.uint32), np.zeros(2, np.uint32), object()]
+)
 def test_as_key_refuses_junk_in_a_sentence(junk):
     with pytest.raises(ConfigError, match=r"^A key must be a whole number or come from jax.random.key\(seed\); got "):
         random.key(junk)
@@ -79,7 +81,9 @@ def box_muller(key, shape, *, turns=1.0, scale=1.0, reach=np.inf):
     """The normal generator in NumPy double precision, with faults to choose from."""
     words = np.asarray(jax.random.key_data(random.split(key, shape)), np.uint64)
     radius = np.sqrt(-2 * np.log((words[..., 0].astype(float) + 0.5) * 2.0**-32))
-    return np.clip(scale * radius * np.cos(2 * np.pi * turns * words[..., 1].astype(np.uint32).view(np.int32) * 2.0**-32), -reach, reach)
+    return np.clip(
+        scale * radius * np.cos(2 * np.pi * turns * words[..., 1].astype(np.uint32).view(np.int32) * 2.0**-32), -reach, reach
+    )
 
 
 def normal_ps(x) -> dict[str, float]:
@@ -91,7 +95,9 @@ def normal_ps(x) -> dict[str, float]:
         "variance": z(x**2, 1, np.sqrt(2)),
         "skewness": z(x**3, 0, np.sqrt(15)),
         "kurtosis": z(x**4, 3, np.sqrt(96)),
-    } | {f"beyond {t:g}": float(stats.binomtest(int((np.abs(x) > t).sum()), x.size, 2 * stats.norm.sf(t)).pvalue) for t in (3.0, 4.0)}
+    } | {
+        f"beyond {t:g}": float(stats.binomtest(int((np.abs(x) > t).sum()), x.size, 2 * stats.norm.sf(t)).pvalue) for t in (3.0, 4.0)
+    }
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -203,7 +209,9 @@ def test_dependent_streams_are_found():
 
 def round_keys(roots, rounds=200):
     """The 64-bit key words of `rounds` rounds of each root, as the loop derives them."""
-    words = jax.vmap(lambda root: jax.vmap(lambda t: jax.random.key_data(random.split(random.fold_in(root, t), 3)))(jnp.arange(rounds)))(roots)
+    words = jax.vmap(
+        lambda root: jax.vmap(lambda t: jax.random.key_data(random.split(random.fold_in(root, t), 3)))(jnp.arange(rounds))
+    )(roots)
     return [{tuple(map(int, word)) for word in np.asarray(words[i]).reshape(-1, 2)} for i in range(len(roots))]
 
 

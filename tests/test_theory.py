@@ -100,7 +100,16 @@ def regret_of_the_paper(m, L, nu, gaps, T, d, log_q1, log_q):
     for gap in gaps:
         if gap <= 0:
             continue
-        total += 4 * 36 * math.sqrt(math.exp(log_q1)) * 144 * math.e / (m * gap) * (d + log_q1 + 4 * sigma * (math.log(T) + 3 * d * math.log(2))) + gap
+        total += (
+            4
+            * 36
+            * math.sqrt(math.exp(log_q1))
+            * 144
+            * math.e
+            / (m * gap)
+            * (d + log_q1 + 4 * sigma * (math.log(T) + 3 * d * math.log(2)))
+            + gap
+        )
         total += gap + 4 * 144 * math.e / (m * gap) * (d + log_q + 10 * d * sigma * math.log(T)) + 2 * gap
     return total
 
@@ -128,7 +137,9 @@ def test_the_regret_bound_moves_as_it_should():
 
 def test_the_bounds_of_many_arms_take_the_worst_constants():
     constants = theory.constants_of(stack(Gaussian(sd=[0.5, 1.0]), 2))
-    assert theory.regret_bound(constants, [0.0, 1.0], 650) == pytest.approx(theory.regret_bound(Theory(True, "", 1.0, 1.0, 1.0), [0.0, 1.0], 650))
+    assert theory.regret_bound(constants, [0.0, 1.0], 650) == pytest.approx(
+        theory.regret_bound(Theory(True, "", 1.0, 1.0, 1.0), [0.0, 1.0], 650)
+    )
 
 
 def test_batches():
@@ -144,7 +155,12 @@ def test_theorem_is_refused_outside_the_theory(model):
     sentence = rf'^"theorem" needs a model inside the theory, and {name} is not: .+ Give numbers instead\.$'
     with pytest.raises(ConfigError, match=sentence):
         theory.constants_of(model)
-    for belief in (Perturb(sgld("theorem")), Perturb(sgld(steps="theorem")), Perturb(sgld(minibatch="theorem")), Perturb(sgld(), "theorem")):
+    for belief in (
+        Perturb(sgld("theorem")),
+        Perturb(sgld(steps="theorem")),
+        Perturb(sgld(minibatch="theorem")),
+        Perturb(sgld(), "theorem"),
+    ):
         with pytest.raises(ConfigError, match=sentence):
             Thompson(model, belief, arms=2)
 

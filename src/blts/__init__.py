@@ -80,7 +80,7 @@ _WHERE = {
 }
 _MODULES = ("agents", "batching", "envs", "models", "random", "samplers", "theory")
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
-__all__ = [*sorted(_HOME), *_MODULES]  # noqa: PLE0604
+__all__ = [*sorted(_HOME), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from .errors import ConfigError, UnknownName
 
@@ -38,7 +39,7 @@ def _is_static(field: dataclasses.Field, value: Any) -> bool:
 
 
 def is_concrete(value: Any) -> bool:
-    return not isinstance(value, jax.core.Tracer)
+    return not isinstance(value, Tracer)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(array, static))

@@ -65,7 +65,7 @@ def _bits(key: Array, width: int, shape: tuple[int, ...]) -> Array:
 def _implementation():
     return extend.define_prng_impl(
         key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="blts_threefry", tag="blts"
-    )
+    )  # type: ignore[arg-type]
 
 
 def as_key(seed: int | PRNGKey) -> PRNGKey:
@@ -75,7 +75,7 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
             raise ConfigError(f"A seed must be a whole number from 0 to 2**32 - 1; got {seed}.")
         return jax.random.key(np.uint32(seed), impl=_implementation())
     words = seed
-    if isinstance(seed, jax.Array) and jax.dtypes.issubdtype(seed.dtype, jax.dtypes.prng_key):
+    if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(seed)
     if not (isinstance(words, jax.Array) and words.shape == (2,) and words.dtype == jnp.uint32):
         raise ConfigError(f"A key must be a whole number or come from jax.random.key(seed); got {seed!r}.")

@@ -13,8 +13,13 @@ Scalar: TypeAlias = Float[Array, ""]
 Theta: TypeAlias = Float[Array, " dim"]
 Tree: TypeAlias = Any
 """Any pytree; where its structure matters, the docstring says what it holds."""
+Numbers: TypeAlias = Any
+"""A number, a list or an array in a configuration, kept as an array: one for each arm where it has one more axis."""
 Schedule: TypeAlias = Callable[[Int[Array, ""]], Scalar]
 """A number that depends on the iteration: `schedule(i)`."""
+
+
+_NAN = float("nan")
 
 
 class Row(NamedTuple):
@@ -47,7 +52,7 @@ class Info(NamedTuple):
     """Largest W2 over the arms, in posterior sds, between what is drawn within the batch and the exact posterior."""
 
     @staticmethod
-    def of(finite, acceptance=jax.numpy.nan, ess=jax.numpy.nan, rhat=jax.numpy.nan, distance=jax.numpy.nan) -> Info:
+    def of(finite: Any, acceptance: Any = _NAN, ess: Any = _NAN, rhat: Any = _NAN, distance: Any = _NAN) -> Info:
         """An Info of the shape of `finite`."""
         finite = jax.numpy.asarray(finite)
         number = lambda x: jax.numpy.broadcast_to(jax.numpy.asarray(x, float), finite.shape)  # noqa: E731
@@ -62,6 +67,7 @@ __all__ = [
     "Info",
     "Int",
     "Key",
+    "Numbers",
     "PRNGKey",
     "Played",
     "Row",

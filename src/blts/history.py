@@ -11,11 +11,11 @@ from ._typing import Array, Bool, Int, Row, Tree
 
 
 class Grouped(NamedTuple):
-    """The rows in the order of their actions: those of action a are `start[a] … start[a] + count[a] - 1`."""
+    """The rows in the order of their actions: those of action a are `start[a] … start[a] + counts[a] - 1`."""
 
     rows: Row
     start: Int[Array, " actions"]
-    count: Int[Array, " actions"]
+    counts: Int[Array, " actions"]
 
 
 class Log(NamedTuple):

@@ -39,7 +39,9 @@ class Diagnostics(NamedTuple):
     @staticmethod
     def start(replications: int) -> Diagnostics:
         fill = lambda value: jnp.full(replications, value, float)  # noqa: E731
-        return Diagnostics(jnp.zeros(replications, int), jnp.ones(replications, bool), fill(0), fill(jnp.inf), fill(-jnp.inf), fill(0))
+        return Diagnostics(
+            jnp.zeros(replications, int), jnp.ones(replications, bool), fill(0), fill(jnp.inf), fill(-jnp.inf), fill(0)
+        )
 
     def plus(self, info: Info) -> Diagnostics:
         k = self.refreshes + 1
@@ -86,7 +88,18 @@ class Lanes(NamedTuple):
     record: Record
 
 
-def run(key: Key[Array, ""], env: Any, agent: Any, batching: Any, times: Int[Array, " points"], first: Array, *, horizon: int, replications: int, keep_actions: bool) -> Record:
+def run(
+    key: Key[Array, ""],
+    env: Any,
+    agent: Any,
+    batching: Any,
+    times: Int[Array, " points"],
+    first: Array,
+    *,
+    horizon: int,
+    replications: int,
+    keep_actions: bool,
+) -> Record:
     """All rounds of `replications` runs, numbered from `first`."""
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     lanes = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
@@ -103,7 +116,12 @@ def run(key: Key[Array, ""], env: Any, agent: Any, batching: Any, times: Int[Arr
 
         lanes, _ = lax.while_loop(someone_plays, play, (lanes, 0))
         # What is learned after the last round decides nothing.
-        return lax.cond(jnp.any(lanes.due & (lanes.t < horizon)), partial(learn, keys, agent), lambda same: same._replace(due=same.due & False), lanes)
+        return lax.cond(
+            jnp.any(lanes.due & (lanes.t < horizon)),
+            partial(learn, keys, agent),
+            lambda same: same._replace(due=same.due & False),
+            lanes,
+        )
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), one_batch, lanes)
     record = lanes.record
@@ -128,7 +146,18 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         best=jnp.zeros(R),
         diagnostics=Diagnostics.start(R),
     )
-    return Lanes(zero, env_state, obs, jax.vmap(agent.init)(key_agent), repeat(history), repeat(batching.init(env.actions)), zero > 0, jnp.zeros(R), zero, record)
+    return Lanes(
+        zero,
+        env_state,
+        obs,
+        jax.vmap(agent.init)(key_agent),
+        repeat(history),
+        repeat(batching.init(env.actions)),
+        zero > 0,
+        jnp.zeros(R),
+        zero,
+        record,
+    )
 
 
 def _row(env, key) -> Row:
@@ -141,8 +170,9 @@ def _row(env, key) -> Row:
 
 def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) -> Lanes:
     """One round in every lane that is inside a batch; the other lanes stay as they are."""
-    live = ~lanes.due & (lanes.t < horizon)
     R = jnp.arange(keys.shape[0])
+    # Agents that learn every round never wait, so all their lanes play: a constant that XLA removes the masks for.
+    live = jnp.ones_like(lanes.due) if agent.incremental else ~lanes.due & (lanes.t < horizon)
     t = lanes.t + 1
     round_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3))(keys, t)
     action = jax.vmap(agent.act)(round_keys[:, 1], lanes.agent, lanes.obs, Played(t, lanes.record.plays))

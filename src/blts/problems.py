@@ -134,7 +134,9 @@ def linear() -> Problem:
     """A contextual bandit: 5 linear arms in 3 dimensions, unit noise halved, a new context each round."""
     theta = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.6, 0.6, 0], [-0.5, 0, 0.5]])
     env = envs.LinearBandit(models.Linear(prior_mean=np.zeros(3), sd=0.5), theta)
-    return _of(env, models.Linear(prior_mean=theta, prior_sd=0.5, sd=0.5), models.Linear(prior_mean=np.zeros(3), prior_sd=1.0, sd=0.5))
+    return _of(
+        env, models.Linear(prior_mean=theta, prior_sd=0.5, sd=0.5), models.Linear(prior_mean=np.zeros(3), prior_sd=1.0, sd=0.5)
+    )
 
 
 @register("environment", "rand-hie")

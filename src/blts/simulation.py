@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import jax
@@ -54,13 +53,19 @@ def simulate(
     >>> trace.regret.shape
     (50, 200)
     """
-    for name, value in {"horizon": horizon, "replications": replications, "chunk": replications if chunk is None else chunk}.items():
+    for name, value in {
+        "horizon": horizon,
+        "replications": replications,
+        "chunk": replications if chunk is None else chunk,
+    }.items():
         if not _is_whole(value) or value < 1:
             raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
     if not _is_whole(first) or first < 0:
         raise ConfigError(f"first must be a whole number ≥ 0; got {first!r}.")
     if env.actions != agent.actions:
-        raise ConfigError(f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms.")
+        raise ConfigError(
+            f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."
+        )
     root, rounds = as_key(key), recorded_times(times, horizon)
     sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
@@ -92,7 +97,9 @@ def recorded_times(times: int | Iterable[int] | None, horizon: int) -> np.ndarra
     return np.union1d(points, [horizon]).astype(np.int32)
 
 
-def memory_needed(env: Any, agent: Any, batching: Any, times: np.ndarray, replications: int, *, horizon: int, keep_actions: bool) -> int:
+def memory_needed(
+    env: Any, agent: Any, batching: Any, times: np.ndarray, replications: int, *, horizon: int, keep_actions: bool
+) -> int:
     """An estimate, in bytes, of what a run of so many replications at once takes."""
 
     def one_lane(key):
@@ -120,7 +127,11 @@ def _check_memory(env, agent, batching, times, replications: int, chunk: int, se
     if jax.default_backend() != "cpu":
         return
     lanes = memory_needed(env, agent, batching, times, chunk, **settings)
-    kept = 4 * replications * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.most(settings["horizon"], env.actions))
+    kept = (
+        4
+        * replications
+        * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.most(settings["horizon"], env.actions))
+    )
     free = available_memory()
     if free is not None and lanes + kept > free:
         fits = max(1, int(chunk * 0.5 * free / (lanes + kept)))
@@ -132,5 +143,3 @@ def _check_memory(env, agent, batching, times, replications: int, chunk: int, se
 
 def _gigabytes(size: float) -> str:
     return f"{size / 2**30:.3g} GiB"
-
-

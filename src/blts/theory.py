@@ -20,7 +20,9 @@ def constants_of(model: Model) -> Theory:
     """A model's constants, one per arm where it has several; refuses a model that is outside the theory."""
     found = model.theory()
     if not found.inside:
-        raise ConfigError(f'"theorem" needs a model inside the theory, and {type(model).__name__} is not: {found.why} Give numbers instead.')
+        raise ConfigError(
+            f'"theorem" needs a model inside the theory, and {type(model).__name__} is not: {found.why} Give numbers instead.'
+        )
     shape = () if arm_count(model) is None else (arm_count(model),)
     m, L, nu = (jnp.broadcast_to(jnp.asarray(x, float), shape) for x in (found.m, found.L, found.nu))
     return found._replace(m=m, L=L, nu=nu)

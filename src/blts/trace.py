@@ -51,7 +51,7 @@ class Trace:
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, names: tuple[str, str, str]) -> Trace:
-        record: Record = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+        record: Any = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
         kept = record.actions if record.actions.shape[1] else None
         used = max(1, int(record.batches.max()))
         return Trace(
@@ -88,7 +88,7 @@ class Trace:
     def batches_by(self, times: Any = None) -> np.ndarray:
         """How many batches each replication had closed by the given rounds (by default the recorded ones)."""
         times = np.asarray(self.times if times is None else times)
-        ends = np.where(self.ends == 0, np.iinfo(np.int64).max, self.ends)
+        ends = np.where(self.ends == 0, np.iinfo(self.ends.dtype).max, self.ends)
         return np.stack([np.searchsorted(row, times, side="right") for row in ends])
 
     def summary(self) -> dict[str, float | int]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from .. import _random, theory
 from .._module import array, at_least, module, positive, static
-from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
+from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
 from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
@@ -35,7 +35,7 @@ class Belief(Protocol):
     def draw(self, key: PRNGKey, model: Model, state: Tree) -> Thetas: ...
 
 
-def arms_of(model: Model) -> int:
+def arms_of(model: Any) -> int:
     return jax.tree.leaves(model)[0].shape[0]
 
 
@@ -63,7 +63,10 @@ class Exact:
 
     def check_model(self, model):
         if not isinstance(model, Conjugate):
-            raise ConfigError(f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior; use Perturb(sgld()) or Pool(mala()).")
+            raise ConfigError(
+                f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior; "
+                "use Perturb(sgld()) or Pool(mala()) (agents blts, mala-ts)."
+            )
         return self
 
     def __str__(self) -> str:
@@ -107,7 +110,7 @@ class Perturb:
     """
 
     chain: Chain
-    gamma: Array | str = array(1.0)
+    gamma: Numbers = array(default=1.0)
 
     def check(self):
         if isinstance(self.gamma, str) and self.gamma != "theorem":
@@ -181,7 +184,7 @@ class Pool:
     """
 
     chain: Chain
-    size: int = static(256)
+    size: int = static(default=256)
 
     def check(self):
         at_least(self, "size", 2)

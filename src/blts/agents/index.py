@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from .. import _random
 from .._module import array, at_least, module, positive, static
-from .._typing import Array, Float, Info, Int, Tree
+from .._typing import Array, Float, Info, Int, Numbers, Tree
 from ..errors import ConfigError
 from ..models import base as models
 from ..models.base import Conjugate, Moments
@@ -68,7 +68,7 @@ class UCB1(_RewardMeans):
     """
 
     actions: int = static()
-    scale: Array = array(1.0)
+    scale: Numbers = array(default=1.0)
 
     def check(self):
         at_least(self, "actions", 1)
@@ -89,7 +89,7 @@ class EpsilonGreedy(_RewardMeans):
     """With probability ε_t = min(1, c·N/t) a random arm, otherwise the best observed mean (Auer et al. 2002, decaying ε)."""
 
     actions: int = static()
-    c: Array = array(1.0)
+    c: Numbers = array(default=1.0)
 
     def check(self):
         at_least(self, "actions", 1)
@@ -116,7 +116,7 @@ class SuccessiveElimination(_RewardMeans):
 
     actions: int = static()
     horizon: int = static()
-    width: Array = array(2.0)
+    width: Numbers = array(default=2.0)
 
     def check(self):
         at_least(self, "actions", 1)
@@ -169,9 +169,9 @@ class BayesUCB:
 
     model: Any
     horizon: int = static()
-    c: Array = array(0.0)
-    count: str = static("plays")
-    arms: int | None = static(None)
+    c: Numbers = array(default=0.0)
+    count: str = static(default="plays")
+    arms: int | None = static(default=None)
 
     incremental: ClassVar[bool] = True
 
@@ -190,7 +190,8 @@ class BayesUCB:
             raise ConfigError(f"BayesUCB needs the law of the mean reward, and {type(self.model).__name__} has no closed one.")
 
     def __str__(self) -> str:
-        return f"Bayes-UCB for horizon {self.horizon}: posterior quantile 1 - 1/(t (log T)^{self.c:g}), counting {self.count}.\n{self.model}"
+        quantile = f"1 - 1/(t (log T)^{self.c:g})"
+        return f"Bayes-UCB for horizon {self.horizon}: posterior quantile {quantile}, counting {self.count}.\n{self.model}"
 
     @property
     def actions(self) -> int:

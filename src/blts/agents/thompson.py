@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import _random
 from .._module import module, static
-from .._typing import Float
+from .._typing import Array, Float
 from ..errors import ConfigError
 from ..models import base as models
 from . import propensity
@@ -30,12 +30,14 @@ class Thompson:
 
     model: Any
     belief: Any
-    arms: int | None = static(None)
+    arms: int | None = static(default=None)
     """The number of arms, where the model's numbers do not say it."""
 
     def check(self):
         if not isinstance(self.model, models.Model):
-            raise ConfigError(f"Thompson: model must have init, log_prior, log_likelihood and mean_reward; got {type(self.model).__name__}.")
+            raise ConfigError(
+                f"Thompson: model must have init, log_prior, log_likelihood and mean_reward; got {type(self.model).__name__}."
+            )
         arms = self.arms if self.arms is not None else models.arm_count(self.model)
         if arms is None:
             raise ConfigError("Thompson: the model does not say how many arms there are; give arms=…, or one number per arm.")
@@ -93,4 +95,3 @@ class Thompson:
         keys = _random.split(_random.as_key(0), draws)
         values = jax.lax.map(lambda k: self.mean_rewards(self.belief.draw(k, self.model, state), obs), keys, batch_size=256)
         return propensity.of_values(values.T)
-

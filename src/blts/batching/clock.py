@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import ClassVar
 
@@ -16,6 +17,9 @@ class _Clock:
     """Counts rounds; `ends(t)` says whether a batch ends with round t (from 1)."""
 
     noun: ClassVar[str] = ""
+
+    def ends(self, t):
+        raise NotImplementedError
 
     def init(self, actions):
         return jnp.zeros((), int)
@@ -84,7 +88,7 @@ class Grid(_Clock):
     def check(self):
         whole = isinstance(self.times, tuple | list | np.ndarray) and all(isinstance(t, int | np.integer) for t in self.times)
         times = tuple(int(t) for t in self.times) if whole else ()
-        if not times or times[0] < 1 or any(b <= a for a, b in zip(times, times[1:], strict=False)):
+        if not times or times[0] < 1 or any(b <= a for a, b in itertools.pairwise(times)):
             raise ConfigError(f"Grid: times must be rounds from 1 upwards in increasing order; got {self.times!r}.")
         object.__setattr__(self, "times", times)
 

@@ -36,7 +36,7 @@ class DoublingCounts:
     With `states` > 1 the counts are those of state–action pairs.
     """
 
-    states: int = static(1)
+    states: int = static(default=1)
 
     def check(self):
         at_least(self, "states", 1)
@@ -64,7 +64,7 @@ class DoubledSinceSwitch:
     The first play of anything exceeds twice zero, so it closes a batch.
     """
 
-    states: int = static(1)
+    states: int = static(default=1)
     noun: ClassVar[str] = "Rewards are seen when a count exceeds twice its value at the last batch."
 
     def check(self):

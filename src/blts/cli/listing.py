@@ -33,7 +33,9 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
     console = Console()
     for heading, items in found.items():
-        table = Table(box=None, pad_edge=False, show_header=False, title=heading.capitalize(), title_justify="left", title_style="bold")
+        table = Table(
+            box=None, pad_edge=False, show_header=False, title=heading.capitalize(), title_justify="left", title_style="bold"
+        )
         table.add_column(style="cyan", no_wrap=True, min_width=26)
         table.add_column()
         for item in items:

@@ -56,13 +56,19 @@ def command(
             _table(console, study, prior, [r for r in results if r.cell.study == study and r.cell.prior == prior], count)
     path = out / "results.json"
     path.write_text(json.dumps([_row(result) for result in results], indent=1) + "\n")
-    console.print(f"{len(results)} conditions of {count} replications in {time.perf_counter() - began:.0f} s; rows in {path}.", style="dim")
+    console.print(
+        f"{len(results)} conditions of {count} replications in {time.perf_counter() - began:.0f} s; rows in {path}.", style="dim"
+    )
 
 
 def _row(result: Any) -> dict[str, Any]:
     row = result.cell._asdict() | {f"regret_{part}": result.summary[f"regret_{part}"] for part in ("mean", "sd", "se")}
     row |= {f"batches_{part}": result.summary[f"batches_{part}"] for part in ("mean", "sd")}
-    return row | {"replications": result.summary["replications"], "paper_regret": result.printed, "paper_batches": result.printed_batches}
+    return row | {
+        "replications": result.summary["replications"],
+        "paper_regret": result.printed,
+        "paper_batches": result.printed_batches,
+    }
 
 
 def _table(console: Any, study: str, prior: str, results: list[Any], count: int) -> None:
@@ -70,7 +76,9 @@ def _table(console: Any, study: str, prior: str, results: list[Any], count: int)
 
     from ..paper import bandits
 
-    title = f"{STUDIES[study]}, {prior} prior: regret at T = {bandits.HORIZON}, mean ± sd over {count} runs, standard error in brackets"
+    title = (
+        f"{STUDIES[study]}, {prior} prior: regret at T = {bandits.HORIZON}, mean ± sd over {count} runs, standard error in brackets"
+    )
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("agent")
     for scheme in bandits.SCHEMES:
@@ -79,14 +87,20 @@ def _table(console: Any, study: str, prior: str, results: list[Any], count: int)
         mine = {r.cell.batching: r for r in results if r.cell.agent == agent}
         if not mine:
             continue
-        ours = (f"{r.summary['regret_mean']:.2f} ± {r.summary['regret_sd']:.2f} ({r.summary['regret_se']:.2f})" for r in (mine[s] for s in bandits.SCHEMES))
+        ours = (
+            f"{r.summary['regret_mean']:.2f} ± {r.summary['regret_sd']:.2f} ({r.summary['regret_se']:.2f})"
+            for r in (mine[s] for s in bandits.SCHEMES)
+        )
         table.add_row(agent, *ours)
         if any(mine[s].printed for s in bandits.SCHEMES):
             table.add_row("  paper, 10 runs", *(_printed(mine[s].printed) for s in bandits.SCHEMES), style="dim")
     for agent in ("blts", "exact-ts", "ucb1"):
         mine = {r.cell.batching: r for r in results if r.cell.agent == agent}
         if mine:
-            table.add_row(f"batches, {agent}", *(f"{mine[s].summary['batches_mean']:.2f} ± {mine[s].summary['batches_sd']:.2f}" for s in bandits.SCHEMES))
+            table.add_row(
+                f"batches, {agent}",
+                *(f"{mine[s].summary['batches_mean']:.2f} ± {mine[s].summary['batches_sd']:.2f}" for s in bandits.SCHEMES),
+            )
             if any(mine[s].printed_batches for s in bandits.SCHEMES):
                 table.add_row("  paper, 10 runs", *(_printed(mine[s].printed_batches) for s in bandits.SCHEMES), style="dim")
     console.print(table)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _random
 from .._module import array, module, short, static
-from .._typing import Array
+from .._typing import Numbers
 from ..errors import ConfigError
 from ..models import base as models
 from .base import Step
@@ -27,12 +27,14 @@ class Bandit:
     """
 
     model: Any
-    theta: Array | None = array(None, ndim=2)
-    arms: int | None = static(None)
+    theta: Numbers = array(default=None, ndim=2)
+    arms: int | None = static(default=None)
 
     def check(self):
         if not hasattr(self.model, "sample"):
-            raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; give it a method sample(key, theta, obs, action).")
+            raise ConfigError(
+                f"Bandit: {type(self.model).__name__} cannot draw rewards; give it a method sample(key, theta, obs, action)."
+            )
         arms = self.arms or models.arm_count(self.model)
         if self.theta is not None:
             shape = np.shape(self.theta)
@@ -40,7 +42,9 @@ class Bandit:
                 raise ConfigError(f"Bandit: theta must have shape (arms, {self.model.dim}); got {shape}.")
             arms = shape[0]
         if arms is None:
-            raise ConfigError("Bandit: nothing says how many arms there are; give theta, arms=…, or a model with one number per arm.")
+            raise ConfigError(
+                "Bandit: nothing says how many arms there are; give theta, arms=…, or a model with one number per arm."
+            )
         object.__setattr__(self, "model", models.stack(self.model, arms))
         object.__setattr__(self, "arms", arms)
 
@@ -48,7 +52,9 @@ class Bandit:
     def with_means(cls, model: Any, means: Any) -> Bandit:
         """Arms with the given mean rewards, for models with one parameter an arm."""
         if not hasattr(model, "theta_of_mean"):
-            raise ConfigError(f"Bandit: the mean does not fix a {type(model).__name__} arm; give theta of shape (arms, {model.dim}).")
+            raise ConfigError(
+                f"Bandit: the mean does not fix a {type(model).__name__} arm; give theta of shape (arms, {model.dim})."
+            )
         means = np.asarray(means, float)
         if means.ndim != 1 or means.size < 1 or not np.isfinite(means).all():
             raise ConfigError(f"Bandit: means must be one finite number for each arm; got {short(means)}.")
@@ -69,7 +75,9 @@ class Bandit:
         return self.arms
 
     def means(self, theta, obs=()):
-        return jax.vmap(lambda single, x, a: single.mean_reward(x, obs, a))(self.model, jnp.asarray(theta, float), jnp.arange(self.actions))
+        return jax.vmap(lambda single, x, a: single.mean_reward(x, obs, a))(
+            self.model, jnp.asarray(theta, float), jnp.arange(self.actions)
+        )
 
     def reset(self, key):
         if self.theta is not None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _random
 from .._module import array, module, short
-from .._typing import Array
+from .._typing import Numbers
 from ..errors import ConfigError
 from .base import Step
 
@@ -27,8 +27,8 @@ class Bootstrap:
     A bandit of 2 arms that pays recorded rewards, with means [2, 2.25].
     """
 
-    rewards: Array = array(ndim=2)
-    counts: Array = array(ndim=1, dtype=int)
+    rewards: Numbers = array(ndim=2)
+    counts: Numbers = array(ndim=1, dtype=int)
 
     def check(self):
         if np.ndim(self.rewards) != 2 or np.shape(self.counts) != np.shape(self.rewards)[:1]:
@@ -36,7 +36,9 @@ class Bootstrap:
         if not np.isfinite(np.asarray(self.rewards)).all():
             raise ConfigError("Bootstrap: rewards must be finite numbers; drop or fill the missing ones.")
         if not ((np.asarray(self.counts) >= 1) & (np.asarray(self.counts) <= np.shape(self.rewards)[1])).all():
-            raise ConfigError(f"Bootstrap: every arm needs at least one reward and no more than its row holds; got counts {short(self.counts)}.")
+            raise ConfigError(
+                f"Bootstrap: every arm needs at least one reward and no more than its row holds; got counts {short(self.counts)}."
+            )
 
     @classmethod
     def of(cls, table: dict[Any, Any]) -> Bootstrap:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from .. import _random
 from .._module import array, module
-from .._typing import Array
+from .._typing import Numbers
 from ..errors import ConfigError
 from .bandit import Bandit
 from .base import Step
@@ -23,7 +23,7 @@ class LinearBandit:
     """
 
     model: Any
-    theta: Array | None = array(None, ndim=2)
+    theta: Numbers = array(default=None, ndim=2)
 
     def check(self):
         if getattr(self.model, "alpha", None) is not None:

@@ -186,6 +186,8 @@ def arm_count(model: Any) -> int | None:
     """How many arms the numbers of a model describe; None where all of them are for one arm."""
     counts = {}
     for name, ndim, value in _numbers(model):
+        if isinstance(value, str | bool) or callable(value):
+            raise ConfigError(f"{type(model).__name__}: {name} must be a number or an array of numbers; got {value!r}.")
         extra = np.ndim(value) - ndim
         if extra > 1 or extra < 0:
             word = ("a number", "a vector", "a matrix")[ndim]
@@ -240,9 +242,15 @@ def arm(model: M, index: Int[Array, ""]) -> M:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], model)
 
 
+def first_arm(model: M) -> M:
+    """The first arm, or the model itself where its numbers are for one."""
+    arms = arm_count(model)
+    return model if arms is None else arm(stack(model, arms), jnp.asarray(0))
+
+
 def check_density(model: Any, name: str) -> None:
     """Refuse a model whose log-densities are not one finite number each at a prior draw."""
-    single = arm(model, jnp.asarray(0)) if arm_count(model) is not None else model
+    single = first_arm(model)
     key_theta, key_reward = jax.random.split(as_key(0))
     action = jnp.asarray(0)
     theta = jnp.asarray(single.init(key_theta))
@@ -282,6 +290,7 @@ __all__ = [
     "arm",
     "arm_count",
     "check_density",
+    "first_arm",
     "low_high",
     "own_key",
     "stack",

@@ -16,7 +16,7 @@ from .. import _random
 from .._module import array, module, positive, short, static
 from .._typing import Array, Float, PRNGKey, Scalar, Theta
 from ..errors import ConfigError
-from .base import Described, Theory, arm, arm_count, check_density, low_high, own_key, stack
+from .base import Described, Theory, arm_count, check_density, first_arm, low_high, own_key, stack
 
 C = TypeVar("C")
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
@@ -205,7 +205,9 @@ def from_numpyro(
             f"{maker}: a dict of priors takes no hyper-parameters, but {', '.join(hyper)} was given; make it a function of them."
         )
     model = NumPyro(likelihood, given, mean, _numbers_only(maker, hyper))
-    single = arm(stack(model, arm_count(model) or 1), jnp.asarray(0))
+    if arms is not None:
+        stack(model, arms)  # refuses another number of arms before the work begins
+    single = first_arm(model)
     _check_distributions(distributions, single)
     dim = single.init(_random.as_key(0)).shape[0]
     model = dataclasses.replace(model, dim=dim)
@@ -351,6 +353,8 @@ def from_functions(
     if np.shape(curvature)[-1] != dim:
         raise ConfigError(f"{maker}: L must be a number or one for each of the {dim} coordinates of θ; got shape {np.shape(L)}.")
     model = Functions(log_prior, log_likelihood, mean_reward, init, sample, _numbers_only(maker, hyper), curvature, dim=dim)
+    if arms is not None:
+        stack(model, arms)  # refuses another number of arms before the work begins
     _check_at_zero(model)
     if init is None:
         draws, healthy = _each_arm(lambda one: _draw_prior(one.log_prior, dim), model)
@@ -364,7 +368,7 @@ def _check_at_zero(model: Functions) -> None:
     """Refuse a log_prior that is not one finite number at θ = 0, from where its mode is looked for."""
     if model.start is not None:
         return
-    single = arm(stack(model, arm_count(model) or 1), jnp.asarray(0))
+    single = first_arm(model)
     value = jnp.asarray(single.log_prior(jnp.zeros(model.dim)))
     if value.shape != ():
         raise ConfigError(f"from_functions: log_prior must be one number; at θ = 0 it has shape {value.shape}.")

@@ -29,6 +29,9 @@ class Normal:
     def cdf(self, x):
         return special.ndtr((x - self.mean) / self.sd)
 
+    def survival(self, x):
+        return special.ndtr((self.mean - x) / self.sd)
+
     def quantile(self, u):
         return self.mean + self.sd * special.ndtri(u)
 

@@ -59,7 +59,12 @@ def run_study(study: str, *, seed: int, replications: int) -> Iterator[Result]:
     printed = printed_numbers()
     for cell in cells(study):
         row = printed.get(cell.study, {}).get(cell.prior, {}).get(cell.batching, {})
-        yield Result(cell, run(cell, seed=seed, replications=replications).summary(), row.get(cell.agent), row.get("batches") if cell.agent == "blts" else None)
+        yield Result(
+            cell,
+            run(cell, seed=seed, replications=replications).summary(),
+            row.get(cell.agent),
+            row.get("batches") if cell.agent == "blts" else None,
+        )
 
 
 def printed_numbers() -> dict[str, Any]:

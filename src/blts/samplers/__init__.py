@@ -12,4 +12,4 @@ from .chain import mala as mala
 from .chain import sgld as sgld
 from .chain import ula as ula
 from .langevin import Langevin as Langevin
-from .mala import MALA as MALA
+from .metropolis import MALA as MALA

@@ -32,7 +32,7 @@ class StepInfo(NamedTuple):
 
 class State(NamedTuple):
     position: Chains
-    count: Int[Array, ""]
+    iteration: Int[Array, ""]
 
 
 class Sampler(Protocol):

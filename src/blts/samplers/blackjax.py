@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from .._module import array, at_least, module, positive, static
-from .._typing import Array, Scalar, Theta
+from .._typing import Numbers, Scalar, Theta
 from ..errors import ConfigError
 from .base import Potential, State, StepInfo
 from .chain import Chain
@@ -50,7 +50,9 @@ class BlackJAX:
 
     def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
         if state.position.ndim != 1:
-            raise ConfigError(f"BlackJAX: a kernel moves one chain of shape (dim,); map it over chains, got {state.position.shape}.")
+            raise ConfigError(
+                f"BlackJAX: a kernel moves one chain of shape (dim,); map it over chains, got {state.position.shape}."
+            )
         kernel = self.build(_log_density(potential), potential.scale)
         new, info = kernel.step(key, kernel.init(state.position))
         return State(new.position, state.count + 1), StepInfo(jnp.asarray(getattr(info, "acceptance_rate", 1.0), float))
@@ -69,7 +71,7 @@ def _log_density(potential: Potential) -> LogDensity:
 
 @module
 class _NUTS:
-    step_size: Array = array(0.5)
+    step_size: Numbers = array(default=0.5)
 
     def check(self):
         positive(self, "step_size")
@@ -80,15 +82,17 @@ class _NUTS:
 
 @module
 class _HMC:
-    step_size: Array = array(0.5)
-    leapfrogs: int = static(4)
+    step_size: Numbers = array(default=0.5)
+    leapfrogs: int = static(default=4)
 
     def check(self):
         positive(self, "step_size")
         at_least(self, "leapfrogs", 1)
 
     def __call__(self, log_density: LogDensity, scale: Theta):
-        return _blackjax().hmc(log_density, step_size=self.step_size, inverse_mass_matrix=scale, num_integration_steps=self.leapfrogs)
+        return _blackjax().hmc(
+            log_density, step_size=self.step_size, inverse_mass_matrix=scale, num_integration_steps=self.leapfrogs
+        )
 
 
 def nuts(step_size: float = 0.8, steps: int = 20) -> Chain:

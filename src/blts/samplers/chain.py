@@ -24,7 +24,7 @@ from ..models.base import Model, Sufficient
 from . import potential as potentials
 from .base import Potential, Sampler
 from .langevin import Langevin
-from .mala import MALA
+from .metropolis import MALA
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
@@ -43,10 +43,10 @@ class Chain:
     """A kernel and how it is run: `minibatch=None` means the full gradient, `steps` may depend on each arm's n."""
 
     kernel: Sampler
-    steps: Steps = static(50)
-    minibatch: int | str | None = static(None)
-    control_variate: bool = static(False)
-    scale: str = static("information")
+    steps: Steps = static(default=50)
+    minibatch: int | str | None = static(default=None)
+    control_variate: bool = static(default=False)
+    scale: str = static(default="information")
     """Units of the step size: "information" for 1/(prior precision + n · information), "theorem" for Theorem 1's step."""
 
     def check(self):
@@ -58,7 +58,11 @@ class Chain:
             raise ConfigError("Chain: control_variate corrects a minibatch gradient; give minibatch too.")
         if isinstance(self.kernel, MALA) and self.minibatch is not None:
             raise ConfigError("Chain: MALA's acceptance test needs the full gradient; leave minibatch=None.")
-        for name, value, allowed in (("steps", self.steps, ("theorem",)), ("minibatch", self.minibatch, ("theorem",)), ("scale", self.scale, ("theorem", "information"))):
+        for name, value, allowed in (
+            ("steps", self.steps, ("theorem",)),
+            ("minibatch", self.minibatch, ("theorem",)),
+            ("scale", self.scale, ("theorem", "information")),
+        ):
             if isinstance(value, str) and value not in allowed:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
 
@@ -86,7 +90,14 @@ class Chain:
             return history.append(row, live)
         return remember_summary(model, history, row, live)
 
-    def run(self, keys: Key[Array, " block"], model: Model, theta: Float[Array, "block arms chains dim"], history: Tree, n: Int[Array, "block arms"]) -> tuple[Array, ChainInfo]:
+    def run(
+        self,
+        keys: Key[Array, " block"],
+        model: Model,
+        theta: Float[Array, "block arms chains dim"],
+        history: Tree,
+        n: Int[Array, "block arms"],
+    ) -> tuple[Array, ChainInfo]:
         """The chains' ends after a warm start at `theta` (Algorithm 1, lines 1–6), for a block of replications.
 
         Every (replication, arm, chain) is one lane of a single flat axis, with its own key.
@@ -97,7 +108,9 @@ class Chain:
             """Arrays over (replication, arm), or over (arm) alone, repeated to all lanes."""
             shape = lambda x: x.shape[axes:]  # noqa: E731
             place = lambda x: x[:, :, None] if axes == 2 else x[None, :, None]  # noqa: E731
-            return jax.tree.map(lambda x: jnp.broadcast_to(place(jnp.asarray(x)), (R, A, C, *shape(x))).reshape(R * A * C, *shape(x)), tree)
+            return jax.tree.map(
+                lambda x: jnp.broadcast_to(place(jnp.asarray(x)), (R, A, C, *shape(x))).reshape(R * A * C, *shape(x)), tree
+            )
 
         lane_keys = jax.vmap(lambda k: jax.vmap(lambda i: _random.fold_in(k, i))(jnp.arange(A * C)))(keys).reshape(-1)
         prior_precision = jax.vmap(lambda single: single.prior_precision())(model)
@@ -121,13 +134,13 @@ class Chain:
         unfold = lambda x: x.reshape(R, A, C, *x.shape[1:])  # noqa: E731
         return unfold(ends), jax.tree.map(unfold, info)
 
-    def _lane(self, store: Row | None, diagnose: bool, key, model: Model, prior_precision: Theta, theta: Theta, reference: Theta, n, data) -> tuple[Theta, ChainInfo]:
+    def _lane(
+        self, store: Row | None, diagnose: bool, key, model: Model, prior_precision: Theta, theta: Theta, reference: Theta, n, data
+    ) -> tuple[Theta, ChainInfo]:
         """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
-        if self.scale == "theorem":
-            scale = theory.step_size(theory.constants_of(model), n) + 0 * theta
-        else:
-            scale = 1 / curvature(reference)
+        theorem = self.scale == "theorem"
+        scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
         if store is None:
             target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
         else:
@@ -143,14 +156,16 @@ class Chain:
 
     def _mode(self, full: Potential, curvature: Callable[[Theta], Theta], start: Theta) -> Theta:
         """Fisher scoring x ← x - ∇U(x)/(prior precision + n · information(x)) from the last chain end."""
-        return lax.fori_loop(0, SCORING_STEPS, lambda _, x: x - full.grad(None, x) / curvature(x), start)
+        return lax.fori_loop(0, SCORING_STEPS, lambda _, x: x - full.grad(_random.as_key(0), x) / curvature(x), start)
 
     def _limit(self, model: Model, n: Int[Array, ""]) -> Int[Array, ""] | int:
         if self.steps == "theorem":
             return theory.iterations(theory.constants_of(model), n)
         return self.steps(n) if callable(self.steps) else int(self.steps)
 
-    def _iterate(self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool) -> tuple[Theta, ChainInfo]:
+    def _iterate(
+        self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool
+    ) -> tuple[Theta, ChainInfo]:
         """The steps, with running moments over the third and the last quarter of them where there are chains to compare."""
         quarter = jnp.maximum(jnp.asarray(limit) // 4, 1)
         begin = limit - 2 * quarter
@@ -164,7 +179,9 @@ class Chain:
             return state, accepted + info.acceptance, moments
 
         zeros = jnp.zeros((2, *theta.shape))
-        state, accepted, (_, mean, m2) = lax.fori_loop(0, limit, body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros)))
+        state, accepted, (_, mean, m2) = lax.fori_loop(
+            0, limit, body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros))
+        )
         return state.position, ChainInfo(accepted / limit, mean, m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float))
 
 
@@ -183,7 +200,9 @@ def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""])
     return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (new.ndim - 1)), new, old), added, history)
 
 
-def sgld(step_size: float | Schedule | str = 0.1, steps: Steps = 50, minibatch: int | str = 32, *, control_variate: bool = False) -> Chain:
+def sgld(
+    step_size: float | Schedule | str = 0.1, steps: Steps = 50, minibatch: int | str = 32, *, control_variate: bool = False
+) -> Chain:
     """Stochastic gradient Langevin dynamics (Algorithm 1). Each setting is a number, a function, or "theorem"."""
     if isinstance(step_size, str):
         if step_size != "theorem":
@@ -200,5 +219,3 @@ def ula(step_size: float | Schedule = 0.1, steps: Steps = 50) -> Chain:
 def mala(step_size: float | Schedule = 0.5, steps: Steps = 20) -> Chain:
     """Metropolis-adjusted Langevin on the full gradient."""
     return Chain(MALA(step_size), steps)
-
-

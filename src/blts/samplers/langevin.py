@@ -7,13 +7,13 @@ import numpy as np
 
 from .. import _random
 from .._module import array, is_concrete, module, positive, require, short
-from .._typing import Array, Int, Scalar, Schedule
+from .._typing import Array, Int, Numbers, Scalar, Schedule
 from .base import Chains, Potential, State, StepInfo
 
 
-def step_at(step_size: Array | Schedule, count: Int[Array, ""]) -> Scalar:
+def step_at(step_size: Array | Schedule, iteration: Int[Array, ""]) -> Scalar:
     """A number, or the value of a schedule at this iteration."""
-    return step_size(count) if callable(step_size) else jnp.asarray(step_size)
+    return step_size(iteration) if callable(step_size) else jnp.asarray(step_size)
 
 
 def check_step(owner) -> None:
@@ -35,8 +35,8 @@ class Langevin:
     True
     """
 
-    step_size: Array | Schedule = array(0.1)
-    temperature: Array = array(1.0)
+    step_size: Numbers = array(default=0.1)
+    temperature: Numbers = array(default=1.0)
     """0 is gradient descent exactly; 1 samples the posterior."""
 
     def check(self):
@@ -51,5 +51,5 @@ class Langevin:
         key_grad, key_noise = _random.split(key)
         x = state.position
         g, xi = potential.grad(key_grad, x), _random.normal(key_noise, x.shape)
-        h = step_at(self.step_size, state.count) * potential.scale
-        return State(x - h * g + jnp.sqrt(2 * h * self.temperature) * xi, state.count + 1), StepInfo(jnp.ones(()))
+        h = step_at(self.step_size, state.iteration) * potential.scale
+        return State(x - h * g + jnp.sqrt(2 * h * self.temperature) * xi, state.iteration + 1), StepInfo(jnp.ones(()))

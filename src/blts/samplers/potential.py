@@ -94,7 +94,7 @@ def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, sca
     grows as n², so that a constant minibatch does not concentrate.
     """
     score, prior_score = jax.grad(model.log_likelihood), jax.grad(model.log_prior)
-    at_anchor = from_rows(model, rows, scale).grad(None, anchor) + prior_score(anchor)
+    at_anchor = from_rows(model, rows, scale).grad(_random.as_key(0), anchor) + prior_score(anchor)
 
     def grad(key, x):
         change = _minibatch_sum(key, rows, size, lambda row: score(x, row) - score(anchor, row), jnp.zeros_like(x))

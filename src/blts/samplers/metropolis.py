@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .. import _random
 from .._module import array, module
-from .._typing import Array, Schedule
+from .._typing import Numbers
 from .base import Chains, Potential, State, StepInfo
 from .langevin import check_step, step_at
 
@@ -15,10 +15,10 @@ from .langevin import check_step, step_at
 class MALA:
     """Propose y = x - h ∇U(x) + √(2h) ξ and accept with probability min(1, e^{U(x)-U(y)} q(x|y) / q(y|x)).
 
-    Needs the exact gradient: on a minibatch potential the acceptance test is not valid, and `chain.MALA` refuses it.
+    Needs the exact gradient: on a minibatch potential the acceptance test is not valid, and `Chain` refuses it.
     """
 
-    step_size: Array | Schedule = array(0.5)
+    step_size: Numbers = array(default=0.5)
 
     def check(self):
         check_step(self)
@@ -29,11 +29,11 @@ class MALA:
     def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
         key_noise, key_accept = _random.split(key)
         x = state.position
-        h = step_at(self.step_size, state.count) * potential.scale
+        h = step_at(self.step_size, state.iteration) * potential.scale
         forward = x - h * potential.grad(key_noise, x)
         y = forward + jnp.sqrt(2 * h) * _random.normal(key_noise, x.shape)
         backward = y - h * potential.grad(key_noise, y)
         log_q = jnp.sum((jnp.square(y - forward) - jnp.square(x - backward)) / (4 * h), -1)
         log_ratio = potential.value(x) - potential.value(y) + log_q
         accept = jnp.log(_random.uniform(key_accept, log_ratio.shape)) < log_ratio  # NaN is refused
-        return State(jnp.where(accept[..., None], y, x), state.count + 1), StepInfo(jnp.mean(accept, dtype=float))
+        return State(jnp.where(accept[..., None], y, x), state.iteration + 1), StepInfo(jnp.mean(accept, dtype=float))

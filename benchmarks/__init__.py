@@ -1,0 +1,1 @@
+"""How fast blts is, beside hand-written NumPy and beside other packages; `python -m benchmarks` prints the tables."""

@@ -1,0 +1,55 @@
+"""`python -m benchmarks`: every table, also written to results/bench.json."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import platform
+import time
+
+from rich.console import Console
+
+from . import bandits, growth, peers, startup
+
+SECTIONS = {"bandits": bandits, "growth": growth, "peers": peers, "startup": startup}
+RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results" / "bench.json"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=SECTIONS, help="one table alone")
+    parser.add_argument("--rounds", type=positive, default=5, help="turns of each contestant (5)")
+    parser.add_argument("--replications", type=positive, default=1000, help="replications of blts and NumPy (1000)")
+    options = parser.parse_args()
+
+    import jax
+    import numpy as np
+
+    jax.config.update("jax_enable_compilation_cache", False)  # compile times are those of a first run
+    console = Console(width=max(100, Console().width) if Console().is_terminal else 100)
+    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
+    report = {"machine": {**machine, "load_before": os.getloadavg()[0]}, "rounds": options.rounds}
+    began = time.perf_counter()
+    for name in [options.only] if options.only else SECTIONS:
+        with console.status(name) as status:
+            report[name] = SECTIONS[name].measure(options.rounds, options.replications, status.update)
+        for table in SECTIONS[name].tables(report[name]):
+            console.print(table)
+    report["machine"]["load_after"] = os.getloadavg()[0]
+    report["seconds"] = time.perf_counter() - began
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(report, indent=1) + "\n")
+    load = "load {load_before:.1f} to {load_after:.1f}".format(**report["machine"])
+    console.print(f"{report['seconds']:.0f} s on {machine['cores']} cores ({load}), written to {RESULTS}")
+
+
+def positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+main()

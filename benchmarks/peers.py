@@ -1,0 +1,79 @@
+"""Other packages on the same bandit: decision steps per second of one replication.
+
+They are installed in an environment of their own, `.venv-peers`, and run there by `peer_runs.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+from typing import Any
+
+from rich.table import Table
+
+from . import bandits
+from .timing import alternate
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+HOME = ROOT / ".venv-peers"
+PACKAGES = ("mabwiser==2.7.4", "river==0.26.1")
+
+
+class CannotInstall(Exception):
+    """The peers' environment could not be made, for example without a network."""
+
+
+def environment() -> pathlib.Path:
+    """The Python of the peers' environment, which is made when it is missing."""
+    python, done = HOME / "bin" / "python", HOME / "installed"
+    if done.exists() and done.read_text().split() == list(PACKAGES):
+        return python
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
+    for command in ([sys.executable, "-m", "venv", str(HOME)], pip):
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise CannotInstall(ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else " ".join(command))
+    done.write_text("\n".join(PACKAGES))
+    return python
+
+
+def measure(rounds: int, replications: int, say: Any) -> dict[str, Any]:
+    say("installing peers …")
+    try:
+        python = environment()
+    except CannotInstall as error:
+        return {"skipped": f"The peers could not be installed, so they are left out: {error}"}
+    say("running peers …")
+    ran = subprocess.run(
+        [str(python), str(ROOT / "benchmarks" / "peer_runs.py"), str(rounds)], capture_output=True, text=True, check=False
+    )
+    if ran.returncode:
+        return {"skipped": f"The peers did not run, so they are left out: {ran.stderr.strip().splitlines()[-1]}"}
+    rows = json.loads(ran.stdout)
+    for agent, policy in (("exact-ts", "exact Thompson"), ("ucb1", "UCB1")):
+        for R in (1, replications):
+            say(f"blts, {agent}, {R} replications …")
+            timing = alternate([bandits.ours("gaussian", agent, "sequential", R)], rounds)[0]
+            name = f"blts, {R} replication{'s' if R > 1 else ''}"
+            rows.append({"name": name, "policy": policy, "steps_per_s": timing.rate, "regret": float(timing.outcome.regret.mean())})
+    return {"rows": rows}
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    table = Table(
+        title="Peers: the Gaussian bandit, 15 arms, T = 650, rewards seen every round",
+        caption="A peer runs one replication at a time. Median over rounds; regret is their mean, and differs between policies.",
+        caption_justify="left",
+    )
+    if "skipped" in result:
+        table.add_column(result["skipped"])
+        return [table]
+    for name in ("package", "policy"):
+        table.add_column(name, no_wrap=True)
+    for name in ("steps/s", "regret"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in result["rows"]:
+        table.add_row(row["name"], row["policy"], bandits.steps(row["steps_per_s"]), f"{row['regret']:.0f}")
+    return [table]

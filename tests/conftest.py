@@ -1,0 +1,16 @@
+"""Settings of the test run, made before anything imports JAX."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+# Compiled programs are kept between runs; a second run of the tests spends its time on the tests.
+_CACHE = pathlib.Path(__file__).resolve().parent.parent / ".pytest_cache" / "xla"
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+# Workers share the cores already; without this each would start a thread for every core.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_multi_thread_eigen=false"
