@@ -30,19 +30,19 @@ def main() -> None:
     jax.config.update("jax_enable_compilation_cache", False)  # compile times are those of a first run
     console = Console(width=max(100, Console().width) if Console().is_terminal else 100)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "jax": jax.__version__, "numpy": np.__version__}
-    report = {"machine": {**machine, "load_before": os.getloadavg()[0]}, "rounds": options.rounds}
-    began = time.perf_counter()
+    # A table measured alone replaces its own part of the file.
+    report = json.loads(RESULTS.read_text()) if options.only and RESULTS.exists() else {}
+    began, load = time.perf_counter(), os.getloadavg()[0]
     for name in [options.only] if options.only else SECTIONS:
         with console.status(name) as status:
-            report[name] = SECTIONS[name].measure(options.rounds, options.replications, status.update)
-        for table in SECTIONS[name].tables(report[name]):
+            result = SECTIONS[name].measure(options.rounds, options.replications, status.update)
+        for table in SECTIONS[name].tables(result):
             console.print(table)
-    report["machine"]["load_after"] = os.getloadavg()[0]
-    report["seconds"] = time.perf_counter() - began
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(report, indent=1) + "\n")
-    load = "load {load_before:.1f} to {load_after:.1f}".format(**report["machine"])
-    console.print(f"{report['seconds']:.0f} s on {machine['cores']} cores ({load}), written to {RESULTS}")
+        report[name] = {"machine": {**machine, "load": [load, os.getloadavg()[0]]}, "rounds": options.rounds, **result}
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text(json.dumps(report, indent=1) + "\n")
+    passed = f"{time.perf_counter() - began:.0f} s on {machine['cores']} cores (load {load:.1f} to {os.getloadavg()[0]:.1f})"
+    console.print(f"{passed}, written to {RESULTS}")
 
 
 def positive(text: str) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from . import numpy_baseline
@@ -80,30 +81,33 @@ def ratios(blts: Timing, other: Timing) -> dict[str, float]:
 def tables(result: dict[str, Any]) -> list[Table]:
     table = Table(
         title=f"Decision steps per second, T = {result['horizon']}",
-        caption="× is the time over that of blts (above 1, blts is faster), on the wall clock and in CPU seconds of all threads:\n"
-        "NumPy uses one, blts all. Regret ± standard error: the same work must give the same. 'NumPy' adds up the gradient row\n"
-        "by row, as any log-density needs; 'NumPy, sums' uses that a Gaussian's needs only the sum of the rows.\n"
-        f"Sequential BLTS runs at most {FEW} replications and {FEW_ROUNDS} rounds, because NumPy needs minutes for 1000.",
+        box=box.SIMPLE,
+        collapse_padding=True,
+        pad_edge=False,
+        caption="× is the time over that of blts (above 1, blts is faster), on the wall clock and in CPU seconds of\n"
+        "all threads: NumPy uses one, blts all. Regret ± standard error: the same work must give the same.\n"
+        "'NumPy' adds up the gradient row by row, as any log-density needs; 'NumPy, sums' uses that a\n"
+        "Gaussian's needs only the sum of the rows. Sequential BLTS runs at most "
+        f"{FEW} replications and\n{FEW_ROUNDS} rounds, because NumPy needs minutes for 1000.",
         caption_justify="left",
     )
-    for name in ("bandit", "agent", "batching", "runs", "by"):
-        table.add_column(name, no_wrap=True)
-    for name in ("steps/s", "wall s", "×", "CPU s", "×", "compile s", "regret", "batches"):
+    table.add_column("bandit, agent, batches, runs", no_wrap=True)
+    for name in ("steps/s", "wall s", "×", "CPU s", "×", "compile", "regret", "batches"):
         table.add_column(name, justify="right", no_wrap=True)
     previous = None
     for row in result["rows"]:
-        case = (row["env"], row["agent"], row["batching"], str(row["replications"]))
-        if previous not in (None, case):
+        case = f"{row['env']} {row['agent']} {row['batching']} {row['replications']}"
+        if case != previous:
             table.add_section()
+            table.add_row(f"[bold]{case}")
         table.add_row(
-            *(case if case != previous else ("", "", "", "")),
-            row["name"],
+            f"  {row['name']}",
             steps(row["steps_per_s"]),
             f"{row['wall_s']:.2f}",
             f"{row['times_blts_wall']:.2f}",
             f"{row['cpu_s']:.2f}",
             f"{row['times_blts_cpu']:.2f}",
-            "" if row["compile_s"] is None else f"{row['compile_s']:.1f}",
+            "" if row["compile_s"] is None else f"{row['compile_s']:.1f} s",
             f"{row['regret_mean']:.1f}±{row['regret_se']:.1f}",
             f"{row['batches_mean']:.1f}",
         )

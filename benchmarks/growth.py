@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.table import Table
 
 from .timing import Contestant, Outcome, alternate
@@ -61,6 +62,8 @@ def tables(result: dict[str, Any]) -> list[Table]:
     base = ", ".join(f"{name} {size}" for name, size in result["base"].items())
     table = Table(
         title="Growth of the time of a run (Gaussian, dynamic batches)",
+        box=box.SIMPLE,
+        collapse_padding=True,
         caption=f"The others stay at {base}. The exponent is that of CPU time between the smallest and the largest size.",
         caption_justify="left",
     )

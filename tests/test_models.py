@@ -239,8 +239,9 @@ def test_a_summary_has_the_likelihood_of_its_rows(name):
     summary = summary_of(model, rewards)
     assert int(summary.rows) == 12
     thetas = some_theta(name) + jnp.asarray([[0.0], [0.3]])
-    rows = _log_posterior(model, rewards, jnp.arange(12) < 12, thetas) - jax.vmap(model.log_prior)(thetas)
-    np.testing.assert_allclose(jax.vmap(lambda x: model.log_likelihood_of(x, summary))(thetas), rows, rtol=2e-5, atol=1e-3)
+    with_rows, without = (_log_posterior(model, rewards, jnp.arange(12) < n, thetas) for n in (12, 0))
+    of_summary = jax.jit(jax.vmap(lambda x: model.log_likelihood_of(x, summary)))(thetas)
+    np.testing.assert_allclose(of_summary, with_rows - without, rtol=2e-5, atol=1e-3)
 
 
 def test_a_linear_summary_of_contexts():
@@ -404,7 +405,6 @@ def test_theory_constants_bound_the_second_derivatives(name):
     model = NAMED[name]
     theory = model.theory()
     assert theory.inside == (name in ("Gaussian", "Linear along 2 d=1"))
-    key_theta, _key_reward = jax.random.split(jax.random.key(0))
     thetas = some_theta(name) + 3.0 * jax.random.normal(jax.random.key(0), (500, model.dim))
     far = jnp.asarray(rewards_of(name)[:500])
     eigen = curvatures(model, thetas, far)
@@ -510,6 +510,10 @@ def test_moments_with_weights():
 # Refusals
 
 
+def standard(key):
+    return jax.random.normal(key, (1,))
+
+
 def by(maker, *args, **kwargs):
     return lambda: maker(*args, **kwargs)
 
@@ -559,17 +563,23 @@ def square(theta, reward):
         ),
         (by(from_functions, flat, square, L=1.0), "perhaps because it is not a proper density; give init"),
         (
-            by(from_functions, bowl, lambda theta, reward: theta * reward, L=1.0),
+            by(from_functions, bowl, lambda theta, reward: theta * reward, L=1.0, init=standard),
             r"log_likelihood must be one number; .* shape \(1,\)",
         ),
-        (by(from_functions, bowl, lambda theta, reward: theta[0] / 0.0, L=1.0), "log_likelihood must be finite at a prior draw"),
+        (
+            by(from_functions, bowl, lambda theta, reward: theta[0] / 0.0, L=1.0, init=standard),
+            "log_likelihood must be finite at a prior draw",
+        ),
         (
             by(from_functions, bowl, square, L=1.0, init=lambda key: jnp.zeros(3)),
             r"a prior draw must have shape \(1,\); it has \(3,\)",
         ),
         (by(from_functions, bowl, square, L=1.0, init=lambda key: jnp.full(1, jnp.nan)), "a prior draw is not finite"),
         (by(from_functions, bowl, square, L=1.0, init=lambda key: jnp.ones(1)), "prior draws must be finite and must vary"),
-        (by(from_functions, bowl, square, L=1.0, mean_reward=lambda theta: theta), "the mean reward must be one number"),
+        (
+            by(from_functions, bowl, square, L=1.0, mean_reward=lambda theta: theta, init=standard),
+            "the mean reward must be one number",
+        ),
         (by(from_functions, log_prior, log_laplace, L=1.0, mu=[1.0, np.nan]), "mu must be finite"),
         (by(from_functions, log_prior, log_laplace, L=1.0, mu="x"), "mu must be a number or one number for each arm"),
         (by(from_functions, log_prior, log_laplace, L=1.0, mu=[1.0, 2.0], arms=3), "describes 2 arms where 3 are needed"),
@@ -661,16 +671,14 @@ def test_a_parameter_that_rewards_rarely_touch_keeps_a_finite_spread():
     assert bool(jnp.isfinite(info).all())
 
 
-@pytest.mark.parametrize("centre", [0.0, 1000.0])
-def test_functions_draw_their_prior_by_mala(centre):
-    model = from_functions(
-        lambda theta, mu, s: -jnp.abs(theta[0] - mu) / s, square_of_first, L=1.0, mu=[centre, centre + 1], s=[0.1, 30.0]
-    )
-    assert model.draws.shape == (2, 1024, 1)
-    for draws, mu, s in zip(np.asarray(model.draws, float), model.hyper["mu"], model.hyper["s"], strict=True):
+def test_functions_draw_their_prior_by_mala():
+    centres, scales = [0.0, 1.0, 1000.0, -1000.0], [0.1, 30.0, 0.1, 30.0]
+    model = from_functions(lambda theta, mu, s: -jnp.abs(theta[0] - mu) / s, square_of_first, L=1.0, mu=centres, s=scales)
+    assert model.draws.shape == (4, 1024, 1)
+    for draws, mu, s in zip(np.asarray(model.draws, float), centres, scales, strict=True):
         assert stats.kstest(draws[:, 0], stats.laplace(mu, s).cdf).pvalue > P_MIN
         assert stats.kstest(mu + 1.3 * (draws[:, 0] - mu), stats.laplace(mu, s).cdf).pvalue < P_MIN
-    np.testing.assert_allclose(model.precision[:, 0], 1 / (2 * np.asarray(model.hyper["s"]) ** 2), rtol=0.5)
+    np.testing.assert_allclose(model.precision[:, 0], 1 / (2 * np.square(scales)), rtol=0.5)
 
 
 def square_of_first(theta, reward, mu, s):
@@ -704,9 +712,7 @@ def test_a_numpyro_model_with_a_prior_for_each_arm_plays():
     model = from_numpyro(laplace_law, normal_prior, loc=loc)
     assert arm_count(model) == 10
     actions = run_tiny(model, Perturb(sgld()), Bandit.with_means(Laplace(loc, 1.5, 0.5), loc))
-    own = run_tiny(Laplace(loc, 1.5, 0.5), Perturb(sgld()), Bandit.with_means(Laplace(loc, 1.5, 0.5), loc))
     assert actions.mean() > 5  # the last arms are the best ones
-    assert actions.shape == own.shape
 
 
 def test_functions_play_and_need_sample_only_in_a_simulated_bandit():
@@ -715,10 +721,10 @@ def test_functions_play_and_need_sample_only_in_a_simulated_bandit():
     assert actions.mean() > 0.5
     with pytest.raises(ConfigError, match="cannot draw rewards"):
         Bandit(model)
-    Bandit(from_functions(log_prior, log_laplace, L=4.0, sample=draw_laplace, mu=[0.0, 3.0]))
+    Bandit(stack(custom("Functions"), 2))
 
 
-@pytest.mark.parametrize("name", ["Bernoulli", "Gamma", "ZeroInflatedLogNormal", "Linear along α d=2"])
+@pytest.mark.parametrize("name", ["Poisson", "ZeroInflatedLogNormal"])
 def test_conjugate_models_play(name):
     model = stack(NAMED[name], 3)
     run_tiny(model, Exact(), Bandit(model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws import LEVEL, counts_p
 from scipy import integrate, special
 
 from blts import random
@@ -20,6 +19,7 @@ from blts.agents import Exact, Perturb, Pool, Thompson, propensity
 from blts.models import Gaussian, GaussianUnknownVariance
 from blts.models.marginal import Normal, StudentT
 from blts.samplers import mala, sgld, ula
+from laws import LEVEL, counts_p
 
 DRAWS = 20_000
 of_laws = jax.jit(propensity.of_laws)
@@ -40,12 +40,7 @@ def by_quadrature(means, sds):
         low, high = means[a] - 10 * sds[a], means[a] + 10 * sds[a]
         bends = (means[:, None] + sds[:, None] * np.array([-4.0, 0.0, 4.0])).ravel()
         cuts = np.unique([low, high, *bends[(bends > low) & (bends < high)]])
-        out.append(
-            sum(
-                integrate.quad(integrand, u, v, epsabs=1e-13, epsrel=1e-9, limit=200)[0]
-                for u, v in zip(cuts, cuts[1:], strict=False)
-            )
-        )
+        out.append(sum(integrate.quad(integrand, u, v, epsabs=1e-13, epsrel=1e-9, limit=200)[0] for u, v in pairwise(cuts)))
     return np.array(out)
 
 

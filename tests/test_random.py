@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from laws import LEVEL, counts_p, ks_p, second_moment_p
 from scipy import stats
 
 from blts import _random, random
 from blts.errors import ConfigError
+from laws import LEVEL, counts_p, ks_p, second_moment_p
 
 N = 1_000_000
 SEEDS = (0, 1, 42, 2**31, 2**32 - 1)

@@ -137,6 +137,8 @@ def short(value: Any) -> str:
         return f"{numbers.flat[0]:.4g} (×{'×'.join(map(str, numbers.shape))})"
     if numbers.ndim == 1 and numbers.size <= 4:
         return "[" + ", ".join(f"{x:.4g}" for x in numbers) + "]"
+    if numbers.size <= 4:
+        return str(numbers.tolist())
     ends = numbers.reshape(-1)
     return f"[{ends[0]:.4g}, {ends[1]:.4g}, …, {ends[-1]:.4g}] ({'×'.join(map(str, numbers.shape))})"
 

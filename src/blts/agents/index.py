@@ -30,6 +30,14 @@ class Known(NamedTuple):
     seen: Tree
 
 
+class Survivors(NamedTuple):
+    """`Known`, with the arms that were not dropped: one that is dropped stays so, whatever the others earn later."""
+
+    order: Float[Array, " actions"]
+    seen: Tree
+    alive: Bool[Array, " actions"]
+
+
 def _order(key, actions: int) -> Float[Array, " actions"]:
     return _random.uniform(key, (actions,))
 
@@ -126,18 +134,21 @@ class SuccessiveElimination(_RewardMeans):
     def __str__(self) -> str:
         return f"Batched successive elimination (BaSE) on {self.actions} arms for horizon {self.horizon}."
 
-    def act(self, key, state, obs, played):
-        alive = self._alive(state.seen)
-        return _best(jnp.where(alive, -played.counts.astype(float), -jnp.inf), state.order)
+    def init(self, key):
+        return Survivors(_order(key, self.actions), self.empty(None, 0), jnp.ones(self.actions, bool))
 
-    def _alive(self, seen: Moments):
-        n = jnp.min(seen.n)
-        # Only arms that kept up with the best-sampled ones are alive: an arm once dropped gets no rewards any more.
-        current = 2 * seen.n >= jnp.max(seen.n)
-        best = jnp.max(jnp.where(current & (seen.n > 0), seen.mean, -jnp.inf))
-        fewest = jnp.min(jnp.where(current, seen.n, jnp.iinfo(jnp.int32).max))
+    def act(self, key, state, obs, played):
+        return _best(jnp.where(state.alive, -played.counts.astype(float), -jnp.inf), state.order)
+
+    def observe(self, keys, state, history):
+        info = Info.of(jnp.all(jnp.isfinite(history.mean), -1))
+        return state._replace(seen=history, alive=jax.vmap(self._still_alive)(state.alive, history)), info
+
+    def _still_alive(self, alive, seen: Moments):
+        fewest = jnp.min(jnp.where(alive, seen.n, jnp.iinfo(seen.n.dtype).max))
+        best = jnp.max(jnp.where(alive, seen.mean, -jnp.inf))
         radius = jnp.sqrt(self.width * math.log(self.horizon * self.actions) / jnp.maximum(fewest, 1))
-        return jnp.where(n == 0, seen.n == 0, current & (best - seen.mean <= radius))
+        return alive & ((best - seen.mean <= radius) | (fewest == 0))
 
 
 @module

@@ -106,7 +106,7 @@ class Grid(_Clock):
         """u₁ = a, u_j = a √u_{j-1} with a = T^{1/(2 - 2^{1-M})}: minimax regret with M batches.
 
         >>> Grid.minimax(650, 3).times
-        (40, 255, 650)
+        (40, 257, 650)
         """
         _grid_arguments(horizon, batches)
         a = horizon ** (1 / (2 - 2 ** (1 - batches)))

@@ -253,29 +253,41 @@ def check_density(model: Any, name: str) -> None:
     single = first_arm(model)
     key_theta, key_reward = jax.random.split(as_key(0))
     action = jnp.asarray(0)
-    theta = jnp.asarray(single.init(key_theta))
+    theta = jnp.asarray(jax.jit(single.init)(key_theta))
     if theta.shape != (single.dim,):
         raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {theta.shape}.")
     if not bool(jnp.isfinite(theta).all()):
         raise ConfigError(f"{name}: a prior draw is not finite ({short(theta)}); give a proper prior.")
-    reward = _one_finite_number(name, "the mean reward", single.mean_reward(theta, (), action), theta)
-    if hasattr(single, "sample"):
-        reward = _one_finite_number(name, "a reward", single.sample(key_reward, theta, (), action), theta)
-    row = Row((), action, reward)
-    _one_finite_number(name, "log_prior", single.log_prior(theta), theta)
-    _one_finite_number(name, "log_likelihood", single.log_likelihood(theta, row), theta)
-    for what, density in {"log_prior": single.log_prior, "log_likelihood": lambda x: single.log_likelihood(x, row)}.items():
-        if not bool(jnp.isfinite(jax.grad(density)(theta)).all()):
+
+    def look(theta):
+        seen = {"the mean reward": single.mean_reward(theta, (), action)}
+        if hasattr(single, "sample"):
+            seen["a reward"] = single.sample(key_reward, theta, (), action)
+        reward = jnp.asarray(list(seen.values())[-1], float)
+        return {
+            **seen,
+            "log_prior": single.log_prior(theta),
+            "log_likelihood": single.log_likelihood(theta, Row((), action, reward)),
+        }
+
+    found = jax.jit(look)(theta)
+    for what in ("the mean reward", "a reward", "log_prior", "log_likelihood"):
+        if what in found:
+            _check_one_finite_number(name, what, found[what], theta)
+
+    def slopes(theta):
+        return {what: jax.grad(lambda x: look(x)[what])(theta) for what in ("log_prior", "log_likelihood")}  # noqa: B023
+
+    for what, slope in jax.jit(slopes)(theta).items():
+        if not bool(jnp.isfinite(slope).all()):
             raise ConfigError(f"{name}: the gradient of {what} must be finite at a prior draw; at θ = {short(theta)} it is not.")
 
 
-def _one_finite_number(name: str, what: str, value: Any, theta: Theta) -> Scalar:
-    value = jnp.asarray(value)
-    if value.shape != ():
-        raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {value.shape}.")
+def _check_one_finite_number(name: str, what: str, value: Any, theta: Theta) -> None:
+    if jnp.shape(value) != ():
+        raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {jnp.shape(value)}.")
     if not bool(jnp.isfinite(value)):
         raise ConfigError(f"{name}: {what} must be finite at a prior draw; at θ = {short(theta)} it is {float(value)}.")
-    return value.astype(float)
 
 
 __all__ = [

@@ -57,9 +57,7 @@ def _numbers_only(maker: str, hyper: dict[str, Any]) -> dict[str, Any]:
 def _each_arm(function: Callable, model: Any) -> Any:
     """function(one arm) for each arm that the numbers describe, or once where they are for one."""
     arms = arm_count(model)
-    if arms is None:
-        return function(model)
-    return jax.vmap(function)(stack(model, arms))
+    return jax.jit(function)(model) if arms is None else jax.jit(jax.vmap(function))(stack(model, arms))
 
 
 def _finished(maker: str, model: C, arms: int | None) -> C:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -40,6 +40,7 @@ class BlackJAX:
     """
 
     build: Build
+    needs_value: ClassVar[bool] = True
 
     def check(self):
         if not callable(self.build):
@@ -55,7 +56,7 @@ class BlackJAX:
             )
         kernel = self.build(_log_density(potential), potential.scale)
         new, info = kernel.step(key, kernel.init(state.position))
-        return State(new.position, state.count + 1), StepInfo(jnp.asarray(getattr(info, "acceptance_rate", 1.0), float))
+        return State(new.position, state.iteration + 1), StepInfo(jnp.asarray(getattr(info, "acceptance_rate", 1.0), float))
 
 
 def _log_density(potential: Potential) -> LogDensity:

@@ -56,8 +56,9 @@ class Chain:
             at_least(self, "minibatch", 1)
         if self.control_variate and self.minibatch is None:
             raise ConfigError("Chain: control_variate corrects a minibatch gradient; give minibatch too.")
-        if isinstance(self.kernel, MALA) and self.minibatch is not None:
-            raise ConfigError("Chain: MALA's acceptance test needs the full gradient; leave minibatch=None.")
+        if getattr(self.kernel, "needs_value", False) and self.minibatch is not None:
+            name = type(self.kernel).__name__
+            raise ConfigError(f"Chain: {name}'s acceptance test needs the full gradient; leave minibatch=None.")
         for name, value, allowed in (
             ("steps", self.steps, ("theorem",)),
             ("minibatch", self.minibatch, ("theorem",)),

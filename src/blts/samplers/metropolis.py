@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import jax.numpy as jnp
 
 from .. import _random
@@ -19,6 +21,7 @@ class MALA:
     """
 
     step_size: Numbers = array(default=0.5)
+    needs_value: ClassVar[bool] = True
 
     def check(self):
         check_step(self)

@@ -1,0 +1,183 @@
+"""The command line: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from blts import cli, registry
+from blts.errors import BltsError
+
+SMALL = ("--horizon", "20", "--replications", "3")
+AGENTS = ("blts", "exact-ts", "ula-ts", "mala-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")
+SCHEMES = ("sequential", "fixed", "static", "dynamic")
+
+
+def blts(*arguments: str) -> str:
+    """What a command prints; its errors are raised."""
+    result = CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def simulate(*arguments: str) -> dict:
+    return json.loads(blts("simulate", *SMALL, "--json", *arguments))
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The sentence on standard error of a command that must exit with code 2, without a traceback."""
+    given = sys.argv
+    sys.argv = ["blts", *arguments]
+    try:
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+    finally:
+        sys.argv = given
+    out, err = capsys.readouterr()
+    assert end.value.code == 2, err
+    assert out == ""
+    assert "Traceback" not in err
+    return err
+
+
+def test_json_has_the_promised_keys():
+    found = simulate("--agent", "exact-ts", "--batching", "dynamic", "--prior", "informative", "--seed", "0")
+    assert {"regret_mean", "regret_sd", "batches_mean", "batches_sd", "replications"} <= found.keys()
+    assert found["replications"] == 3
+    assert found["horizon"] == 20
+    assert found["agent"] == "exact-ts"
+    assert simulate("--agent", "exact-ts", "--seed", "0") == found
+    assert simulate("--agent", "exact-ts", "--seed", "1")["regret_mean"] != found["regret_mean"]
+
+
+def test_one_replication_is_valid_json():
+    """A spread that does not exist is null, not NaN, which is not JSON."""
+    found = simulate("--agent", "uniform", "--replications", "1")
+    assert found["regret_sd"] is None
+
+
+@pytest.mark.parametrize("agent", ["exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform"])
+def test_every_light_agent_runs(agent):
+    assert simulate("--agent", agent)["regret_mean"] > 0
+
+
+@pytest.mark.parametrize("batching", SCHEMES)
+def test_every_batching_runs(batching):
+    batches = simulate("--agent", "uniform", "--batching", batching)["batches_mean"]
+    assert batches == {"sequential": 20, "fixed": 2, "static": 4}.get(batching, batches)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("batching", SCHEMES)
+def test_every_agent_runs_under_every_batching(agent, batching):
+    assert simulate("--agent", agent, "--batching", batching)["regret_mean"] > 0
+
+
+def test_the_words():
+    text = blts("simulate", *SMALL, "--agent", "uniform")
+    for word in ("uniform on gaussian", "3 replications of 20 rounds", "regret at the horizon", "batches"):
+        assert word in text
+
+
+def test_options_reach_the_agent():
+    wide = simulate("--agent", "ucb1", "--set", "scale=50", "--horizon", "200")
+    assert wide["regret_mean"] > simulate("--agent", "ucb1", "--horizon", "200")["regret_mean"]
+    assert simulate("--agent", "uniform", "--batching", "fixed", "--batch-size", "5")["batches_mean"] == 4
+
+
+def test_list_shows_everything_registered():
+    found = json.loads(blts("list", "--json"))
+    words = blts("list")
+    for kind, heading in (
+        ("environment", "environments"),
+        ("agent", "agents"),
+        ("batching", "batching"),
+        ("method", "published methods"),
+    ):
+        names = [item["name"] for item in found[heading]]
+        assert names == list(registry.entries(kind))
+        assert all(item["summary"].endswith(".") for item in found[heading])
+        assert all(name in words for name in names)
+    assert set(AGENTS) <= {item["name"] for item in found["agents"]}
+    assert set(SCHEMES) <= {item["name"] for item in found["batching"]}
+    assert {item["name"] for item in found["priors"]} == {"informative", "uninformative"}
+
+
+def test_methods_name_registered_parts():
+    for entry in registry.entries("method").values():
+        method = entry.build()
+        registry.find("agent", method.agent)
+        registry.find("batching", method.batching)
+
+
+BAD = {
+    "unknown environment": (("--env", "gausian"), "no environment named 'gausian'. Did you mean 'gaussian'?"),
+    "unknown agent": (("--agent", "exact"), "Did you mean 'exact-ts'?"),
+    "unknown batching": (("--batching", "dynamicc"), "Did you mean 'dynamic'?"),
+    "unknown prior": (("--prior", "informativ"), "Did you mean 'informative'?"),
+    "horizon 0": (("--horizon", "0"), "horizon must be a whole number ≥ 1; got 0."),
+    "replications 0": (("--replications", "0"), "replications must be a whole number ≥ 1; got 0."),
+    "replications -3": (("--replications", "-3"), "replications must be"),
+    "no equals sign": (("--set", "steps"), "--set takes name=value"),
+    "unknown option": (("--set", "stepz=3"), "Did you mean 'steps'?"),
+    "an option that is not a number": (("--set", "step_size=fast"), "step_size"),
+    "no steps": (("--set", "steps=0"), "steps must be a whole number ≥ 1"),
+    "a fractional number of steps": (("--set", "steps=2.5"), "steps"),
+    "fixed size 0": (("--batching", "fixed", "--batch-size", "0"), "size must be a whole number ≥ 1; got 0."),
+    "a size for another batching": (("--batch-size", "5"), '"fixed"'),
+    "exact draws of a Laplace model": (("--env", "laplace", "--agent", "exact-ts"), "no closed posterior"),
+    "negative seed": (("--seed", "-1"), "seed must be a whole number from 0"),
+    "chunk 0": (("--chunk", "0"), "chunk must be a whole number ≥ 1"),
+    "recorded rewards drawn from a prior": (("--env", "rand-hie", "--drawn"), "leave out --drawn"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_one_sentence_and_code_two(name, capsys):
+    arguments, words = BAD[name]
+    err = refused(capsys, "simulate", *arguments)
+    assert words in err
+    assert err.startswith("blts: ")
+    assert err.endswith((".\n", "?\n"))
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [("simulate", "--horizon", "many"), ("simulate", "--seed", "x"), ("simulat",), ("simulate", "--colour", "red")]
+)
+def test_what_the_parser_refuses_has_code_two(arguments, capsys):
+    refused(capsys, *arguments)
+
+
+def test_the_paper_command_refuses(capsys, tmp_path):
+    assert "Did you mean 'laplace'?" in refused(capsys, "paper", "--only", "laplac")
+    assert "replications must be ≥ 2" in refused(capsys, "paper", "--replications", "1", "--out", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    assert "give another --out" in refused(capsys, "paper", "--out", str(tmp_path / "file"))
+
+
+def test_help_does_not_import_jax():
+    code = "import sys\nsys.argv = ['blts', '--help']\nfrom blts.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n"
+    code += "    assert not end.code\nassert 'jax' not in sys.modules and 'numpy' not in sys.modules"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    for command in ("simulate", "list", "paper"):
+        assert command in run.stdout
+
+
+def test_the_program_itself():
+    """Once through a real process: one sentence, no traceback, code 2."""
+    run = subprocess.run([sys.executable, "-m", "blts", "simulate", "--env", "gausian"], capture_output=True, text=True)
+    assert run.returncode == 2
+    assert run.stdout == ""
+    assert run.stderr.startswith("blts: There is no environment named 'gausian'.")
+
+
+def test_the_runner_raises_what_main_turns_into_a_sentence():
+    with pytest.raises(BltsError):
+        blts("simulate", "--env", "gausian")
