@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blts import cli, registry
+from blts.cli.listing import KINDS
 from blts.errors import BltsError
 
 SMALL = ("--horizon", "20", "--replications", "3")
@@ -85,8 +86,8 @@ def test_the_words():
 
 
 def test_options_reach_the_agent():
-    wide = simulate("--agent", "ucb1", "--set", "scale=50", "--horizon", "200")
-    assert wide["regret_mean"] > simulate("--agent", "ucb1", "--horizon", "200")["regret_mean"]
+    wide = simulate("--agent", "ucb1", "--set", "scale=50")
+    assert wide["regret_mean"] > simulate("--agent", "ucb1")["regret_mean"]
     assert simulate("--agent", "uniform", "--batching", "fixed", "--batch-size", "5")["batches_mean"] == 4
 
 
@@ -127,7 +128,7 @@ BAD = {
     "unknown option": (("--set", "stepz=3"), "Did you mean 'steps'?"),
     "an option that is not a number": (("--set", "step_size=fast"), "step_size"),
     "no steps": (("--set", "steps=0"), "steps must be a whole number ≥ 1"),
-    "a fractional number of steps": (("--set", "steps=2.5"), "steps"),
+    "a fractional number of steps": (("--set", "steps=2.5"), "steps must be a whole number ≥ 1; got 2.5"),
     "fixed size 0": (("--batching", "fixed", "--batch-size", "0"), "size must be a whole number ≥ 1; got 0."),
     "a size for another batching": (("--batch-size", "5"), '"fixed"'),
     "exact draws of a Laplace model": (("--env", "laplace", "--agent", "exact-ts"), "no closed posterior"),

@@ -155,9 +155,13 @@ class Perturb:
         return 1 / jnp.sqrt(state.n[:, None] * L * g)
 
     def draw(self, key, model, state):
-        key_noise, key_prior = _random.split(key)
-        around = state.theta + self.spread(model, state) * _random.normal(key_noise, state.theta.shape)
-        return jnp.where((state.n > 0)[:, None], around, prior_draws(key_prior, model))
+        spread = self.spread(model, state)
+
+        def one(key, single, theta, n, sd):
+            # Only one of the two draws is ever used, so one key serves both.
+            return jnp.where(n > 0, theta + sd * _random.normal(key, theta.shape), single.init(key))
+
+        return jax.vmap(one)(_random.split(key, arms_of(model)), model, state.theta, state.n, spread)
 
     def moments(self, model, state, obs):
         """Mean and sd of the mean reward within the batch, to first order in the perturbation."""

@@ -17,7 +17,7 @@ from jax import lax
 
 from .. import _random, theory
 from .._module import at_least, module, static
-from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
+from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
 from ..history import Log
 from ..models.base import Model, Sufficient
@@ -27,6 +27,7 @@ from .langevin import Langevin
 from .metropolis import MALA
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
+BLOCK = 512  # lanes at a time: long enough for vectors, short enough to stay in the cache
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
 
 
@@ -50,9 +51,9 @@ class Chain:
     """Units of the step size: "information" for 1/(prior precision + n · information), "theorem" for Theorem 1's step."""
 
     def check(self):
-        if isinstance(self.steps, int):
+        if not isinstance(self.steps, str) and not callable(self.steps):
             at_least(self, "steps", 1)
-        if isinstance(self.minibatch, int):
+        if self.minibatch is not None and not isinstance(self.minibatch, str):
             at_least(self, "minibatch", 1)
         if self.control_variate and self.minibatch is None:
             raise ConfigError("Chain: control_variate corrects a minibatch gradient; give minibatch too.")
@@ -101,19 +102,14 @@ class Chain:
     ) -> tuple[Array, ChainInfo]:
         """The chains' ends after a warm start at `theta` (Algorithm 1, lines 1–6), for a block of replications.
 
-        Every (replication, arm, chain) is one lane of a single flat axis, with its own key.
+        Every (replication, arm, chain) is a lane with a key of its own, and lanes run in blocks of one flat axis: that
+        is what XLA turns into vector code. The order of the lanes cannot change their numbers.
         """
         R, A, C, dim = theta.shape
-
-        def lanes(tree: Tree, axes: int) -> Tree:
-            """Arrays over (replication, arm), or over (arm) alone, repeated to all lanes."""
-            shape = lambda x: x.shape[axes:]  # noqa: E731
-            place = lambda x: x[:, :, None] if axes == 2 else x[None, :, None]  # noqa: E731
-            return jax.tree.map(
-                lambda x: jnp.broadcast_to(place(jnp.asarray(x)), (R, A, C, *shape(x))).reshape(R * A * C, *shape(x)), tree
-            )
-
-        lane_keys = jax.vmap(lambda k: jax.vmap(lambda i: _random.fold_in(k, i))(jnp.arange(A * C)))(keys).reshape(-1)
+        pairs, lanes = R * A, R * A * C
+        count = n.reshape(pairs)
+        by_count = jnp.argsort(-count)  # lanes of a block then have about as many rows; those without any come last
+        blocks = _ceil_div(C * jnp.sum(count > 0), BLOCK)
         prior_precision = jax.vmap(lambda single: single.prior_precision())(model)
         if isinstance(history, Log):
             grouped = jax.vmap(Log.grouped)(history)
@@ -122,21 +118,41 @@ class Chain:
             data = grouped.start + capacity * jnp.arange(R)[:, None]
         else:
             store, data = None, history
-        lane = partial(self._lane, store, C > 1)
-        ends, info = jax.vmap(lane)(
-            lane_keys,
-            lanes(model, 1),
-            lanes(prior_precision, 1),
-            theta.reshape(-1, dim),
-            lanes(theta[:, :, 0], 2),
-            lanes(n, 2),
-            lanes(data, 2),
-        )
-        unfold = lambda x: x.reshape(R, A, C, *x.shape[1:])  # noqa: E731
-        return unfold(ends), jax.tree.map(unfold, info)
+
+        def run_block(b, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
+            position = b * BLOCK + jnp.arange(min(BLOCK, lanes))
+            pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
+            r, a = pair // A, pair % A
+            lane = partial(self._lane, store, jnp.max(count[pair]), C > 1)
+            ends, info = jax.vmap(lane)(
+                jax.vmap(lambda r, i: _random.fold_in(keys[r], i))(r, a * C + chain),
+                jax.tree.map(lambda x: jnp.asarray(x)[a], model),
+                prior_precision[a],
+                theta[r, a, chain],
+                theta[r, a, 0],
+                count[pair],
+                jax.tree.map(lambda x: x[r, a], data),
+            )
+            place = jnp.where(position < lanes, pair * C + chain, lanes)
+            return jax.tree.map(lambda store, new: store.at[place].set(new, mode="drop"), done, (ends, info))
+
+        halves = jnp.zeros((lanes, 2, dim))
+        nothing = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes))
+        ends, info = lax.fori_loop(0, blocks, run_block, (theta.reshape(lanes, dim), nothing))
+        return jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), (ends, info))
 
     def _lane(
-        self, store: Row | None, diagnose: bool, key, model: Model, prior_precision: Theta, theta: Theta, reference: Theta, n, data
+        self,
+        store: Row | None,
+        most: Int[Array, ""],
+        diagnose: bool,
+        key: PRNGKey,
+        model: Model,
+        prior_precision: Theta,
+        theta: Theta,
+        reference: Theta,
+        n: Int[Array, ""],
+        data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
@@ -145,7 +161,7 @@ class Chain:
         if store is None:
             target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
         else:
-            rows = potentials.Rows(store, data, n)
+            rows = potentials.Rows(store, data, n, most)
             if self.minibatch is None:
                 target = potentials.from_rows(model, rows, scale)
             elif not self.control_variate:
@@ -184,6 +200,10 @@ class Chain:
             0, limit, body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros))
         )
         return state.position, ChainInfo(accepted / limit, mean, m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float))
+
+
+def _ceil_div(a, b):
+    return (a + b - 1) // b
 
 
 def _accumulate(moments, x, inside):

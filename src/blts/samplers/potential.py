@@ -28,6 +28,8 @@ class Rows(NamedTuple):
     store: Row
     start: Int
     n: Int
+    most: Int
+    """A bound on n, the same for all lanes that run together: their loops over rows end there."""
 
     def at(self, i: Int) -> Row:
         return jax.tree.map(lambda leaf: leaf.at[self.start + i].get(mode="clip"), self.store)
@@ -66,7 +68,7 @@ def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
         def term(i):
             return jax.tree.map(lambda value: jnp.where(i < rows.n, value, 0.0), of_row(rows.at(i)))
 
-        return _sum(term, _chunks(rows.n), zero)
+        return _sum(term, _chunks(rows.most), zero)
 
     def value(x):
         return -model.log_prior(x) - total(lambda row: model.log_likelihood(x, row), jnp.zeros(()))
@@ -111,7 +113,10 @@ def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_row: Callable[[Row], 
     """An unbiased estimate of Σ of_row over the arm's rows: `size` of them with replacement, or all while n ≤ size."""
     n, few = rows.n, rows.n <= size
 
-    def add_chunk(c, total):
+    def all_rows(_):
+        return _sum(lambda i: jnp.where(i < n, 1.0, 0.0) * of_row(rows.at(i)), _chunks(rows.most), zero)
+
+    def add_drawn(c, total):
         # A generator block gives two numbers.
         pairs = (_random.uniform_pair(key, CHUNK // 2 * c + j) for j in range(CHUNK // 2))
         for j, u in enumerate(number for pair in pairs for number in pair):
@@ -121,4 +126,5 @@ def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_row: Callable[[Row], 
             total = total + weight * of_row(rows.at(jnp.where(few, i, drawn)))
         return total
 
-    return lax.fori_loop(0, _chunks(size), add_chunk, zero)
+    # Where no lane has more rows than a minibatch, nothing has to be drawn.
+    return lax.cond(rows.most <= size, all_rows, lambda _: lax.fori_loop(0, _chunks(size), add_drawn, zero), None)
