@@ -94,12 +94,7 @@ def test_options_reach_the_agent():
 def test_list_shows_everything_registered():
     found = json.loads(blts("list", "--json"))
     words = blts("list")
-    for kind, heading in (
-        ("environment", "environments"),
-        ("agent", "agents"),
-        ("batching", "batching"),
-        ("method", "published methods"),
-    ):
+    for kind, heading in KINDS.items():
         names = [item["name"] for item in found[heading]]
         assert names == list(registry.entries(kind))
         assert all(item["summary"].endswith(".") for item in found[heading])

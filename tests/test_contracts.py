@@ -105,26 +105,24 @@ def test_an_environment_pays(env):
     """Finite rewards, no negative regret, zero regret for a best arm, the same numbers from a copy; without the loop."""
     parts = chosen(env, "uniform")
 
-    @jax.jit
-    def steps(env, key):
-        key_reset, key_step = random.split(key)
-        state, _ = env.reset(key_reset)
-        return jax.vmap(lambda a: env.step(key_step, state, a)[1])(jnp.arange(env.actions))
-
-    step = jax.vmap(lambda k: steps(parts.env, k))(random.split(random.key(0), 8))
+    reset = jax.jit(jax.vmap(lambda env, key: env.reset(key)[0], (None, 0)))
+    step_all = lambda env, key, state: jax.vmap(lambda a: env.step(key, state, a)[1])(jnp.arange(env.actions))  # noqa: E731
+    step_all = jax.jit(jax.vmap(step_all, (None, 0, 0)))
+    keys = random.split(random.key(0), 8)
+    step = step_all(parts.env, keys, reset(parts.env, keys))
     assert step.reward.shape == step.regret.shape == (8, parts.env.actions)
     assert np.isfinite(step.reward).all()
     assert (step.regret >= 0).all()
     assert (np.min(step.regret, 1) == 0).all()
     assert np.max(step.regret) > 0
     for copy in (pickle.loads(pickle.dumps(parts.env)), from_json(to_json(parts.env))):
-        again = jax.vmap(lambda k, copy=copy: steps(copy, k))(random.split(random.key(0), 8))
+        again = step_all(copy, keys, reset(copy, keys))
         assert np.array_equal(again.reward, step.reward)
 
 
 def shapes(parts):
     """The shapes of a whole run, from tracing it without compiling it."""
-    times = simulation.recorded_times(None, HORIZON)
+    times = jnp.asarray(simulation.recorded_times(None, HORIZON))
     whole = lambda key, env, agent, batching: loop.run(  # noqa: E731
         key, env, agent, batching, times, jnp.int32(0), horizon=HORIZON, replications=REPLICATIONS, keep_actions=False
     )
@@ -194,7 +192,7 @@ def test_a_model_maps_over_its_numbers(env, prior):
 def test_a_simulation_maps_over_a_number():
     """Three prior widths in one program, each as if run alone."""
     parts = chosen()
-    times = simulation.recorded_times(None, HORIZON)
+    times = jnp.asarray(simulation.recorded_times(None, HORIZON))
 
     def regret(width):
         model = parts.agent.model

@@ -291,21 +291,21 @@ def test_the_marginal_is_the_law_of_the_mean_reward(name):
 
 
 LAWS = {
-    "Normal": (marginal.Normal(1.0, 2.0), stats.norm(1.0, 2.0)),
-    "Beta": (marginal.Beta(2.5, 40.0), stats.beta(2.5, 40.0)),
-    "Beta of many": (marginal.Beta(300.0, 9000.0), stats.beta(300.0, 9000.0)),
-    "Beta of millions": (marginal.Beta(2e6, 3e6), stats.beta(2e6, 3e6)),
-    "Beta of rare": (marginal.Beta(3.0, 1e5), stats.beta(3.0, 1e5)),
-    "Beta of failures": (marginal.Beta(2000.0, 40.0), stats.beta(2000.0, 40.0)),
-    "Beta between": (marginal.Beta(20.0, 600.0), stats.beta(20.0, 600.0)),
-    "Gamma": (marginal.Gamma(3.5, 2.0), stats.gamma(3.5, scale=0.5)),
-    "Gamma of little": (marginal.Gamma(0.3, 2.0), stats.gamma(0.3, scale=0.5)),
-    "Gamma of many": (marginal.Gamma(5000.0, 2.0), stats.gamma(5000.0, scale=0.5)),
-    "Gamma of millions": (marginal.Gamma(3e6, 2.0), stats.gamma(3e6, scale=0.5)),
-    "InverseGamma": (marginal.InverseGamma(3.5, 2.0), stats.invgamma(3.5, scale=2.0)),
-    "InverseGamma of many": (marginal.InverseGamma(1e5, 2.0), stats.invgamma(1e5, scale=2.0)),
-    "StudentT": (marginal.StudentT(4.5, 1.0, 2.0), stats.t(4.5, 1.0, 2.0)),
-    "StudentT of many": (marginal.StudentT(1e5, 1.0, 2.0), stats.t(1e5, 1.0, 2.0)),
+    "Normal": (marginal.NormalLaw(1.0, 2.0), stats.norm(1.0, 2.0)),
+    "Beta": (marginal.BetaLaw(2.5, 40.0), stats.beta(2.5, 40.0)),
+    "Beta of many": (marginal.BetaLaw(300.0, 9000.0), stats.beta(300.0, 9000.0)),
+    "Beta of millions": (marginal.BetaLaw(2e6, 3e6), stats.beta(2e6, 3e6)),
+    "Beta of rare": (marginal.BetaLaw(3.0, 1e5), stats.beta(3.0, 1e5)),
+    "Beta of failures": (marginal.BetaLaw(2000.0, 40.0), stats.beta(2000.0, 40.0)),
+    "Beta between": (marginal.BetaLaw(20.0, 600.0), stats.beta(20.0, 600.0)),
+    "Gamma": (marginal.GammaLaw(3.5, 2.0), stats.gamma(3.5, scale=0.5)),
+    "Gamma of little": (marginal.GammaLaw(0.3, 2.0), stats.gamma(0.3, scale=0.5)),
+    "Gamma of many": (marginal.GammaLaw(5000.0, 2.0), stats.gamma(5000.0, scale=0.5)),
+    "Gamma of millions": (marginal.GammaLaw(3e6, 2.0), stats.gamma(3e6, scale=0.5)),
+    "InverseGamma": (marginal.InverseGammaLaw(3.5, 2.0), stats.invgamma(3.5, scale=2.0)),
+    "InverseGamma of many": (marginal.InverseGammaLaw(1e5, 2.0), stats.invgamma(1e5, scale=2.0)),
+    "StudentT": (marginal.StudentTLaw(4.5, 1.0, 2.0), stats.t(4.5, 1.0, 2.0)),
+    "StudentT of many": (marginal.StudentTLaw(1e5, 1.0, 2.0), stats.t(1e5, 1.0, 2.0)),
 }
 
 

@@ -47,8 +47,9 @@ REFERENCES = {
     ("laplace", "ucb1", "static"): Reference(66.4, 21.1, 10_000, (9, 0)),
     ("laplace", "ucb1", "dynamic"): Reference(64.0, 17.3, 10_000, (math.nan, math.nan)),
 }
-HEAVY = {("gaussian", "blts", "sequential"), ("laplace", "blts", "sequential"), ("laplace", "ucb1", "static")}
-"""Cells of the slow run: a refresh of every arm at every round, and one more that shows nothing new."""
+LIGHT = {key for key in REFERENCES if key[0] == "gaussian"} | {("laplace", "blts", "dynamic")}
+LIGHT -= {("gaussian", "blts", "sequential"), ("gaussian", "ucb1", "static"), ("gaussian", "ucb1", "sequential")}
+"""Cells of the default run; the others are in the slow one."""
 
 
 def cell(study: str, agent: str, batching: str, prior: str = "informative", replications: int = REPLICATIONS, **options) -> Trace:
@@ -60,7 +61,10 @@ def errors_away(values: np.ndarray, mean: float, sd: float, runs: int) -> float:
     """The difference of two means in units of its standard error; the sd of the smaller sample may miss a rare tail."""
     own = max(float(np.std(values, ddof=1)), sd) / math.sqrt(values.size)
     difference = abs(float(np.mean(values)) - mean)
-    return difference / math.hypot(own, sd / math.sqrt(runs)) if difference > 1e-6 else 0.0
+    error = math.hypot(own, sd / math.sqrt(runs))
+    if error == 0:
+        return math.inf if difference else 0.0
+    return difference / error
 
 
 def agrees(trace: Trace, reference: Reference) -> bool:
@@ -71,7 +75,7 @@ def agrees(trace: Trace, reference: Reference) -> bool:
 
 
 @pytest.mark.parametrize(
-    "key", [pytest.param(key, marks=pytest.mark.slow if key in HEAVY else (), id="-".join(key)) for key in REFERENCES]
+    "key", [pytest.param(key, marks=() if key in LIGHT else pytest.mark.slow, id="-".join(key)) for key in REFERENCES]
 )
 def test_a_cell_is_within_three_standard_errors(key):
     trace = cell(*key)
@@ -81,8 +85,8 @@ def test_a_cell_is_within_three_standard_errors(key):
 
 
 MUTANTS = {
-    "the theorem's γ": (("gaussian", "blts", "dynamic"), {"gamma": "theorem"}),
-    "a chain that has not moved": (("gaussian", "blts", "dynamic"), {"steps": 1}),
+    "draws twice as wide": (("gaussian", "blts", "dynamic"), {"gamma": 0.25}),
+    "a chain that hardly moves": (("gaussian", "blts", "dynamic"), {"step_size": 0.001}),
     "a bonus half as wide": (("gaussian", "ucb1", "dynamic"), {"scale": 0.5}),
 }
 
@@ -111,14 +115,21 @@ def test_a_wrong_noise_scale_is_far_away():
     assert not agrees(trace, REFERENCES["gaussian", "exact-ts", "dynamic"])
 
 
-def test_langevin_and_exact_agree_under_uninformative_priors():
-    """No reference here, but the same conclusions: BLTS like exact draws, dynamic like sequential, all below UCB1."""
-    blts = cell("gaussian", "blts", "dynamic", "uninformative").final_regret
-    exact = {scheme: cell("gaussian", "exact-ts", scheme, "uninformative").final_regret for scheme in ("sequential", "dynamic")}
-    means = {name: x.mean() for name, x in exact.items()} | {"blts": blts.mean()}
-    assert abs(means["sequential"] / means["dynamic"] - 1) < 0.05
-    assert abs(means["blts"] / means["dynamic"] - 1) < 0.15
-    assert max(means.values()) < 150 < REFERENCES["gaussian", "ucb1", "dynamic"].mean
+def test_the_same_conclusions_under_uninformative_priors():
+    """No reference here: BLTS like exact draws and dynamic like sequential, while static loses a third more."""
+    regret = {scheme: cell("gaussian", "exact-ts", scheme, "uninformative").final_regret for scheme in bandits.SCHEMES}
+    regret["blts"] = cell("gaussian", "blts", "dynamic", "uninformative").final_regret
+    near = lambda name: errors_away(regret[name], regret["dynamic"].mean(), regret["dynamic"].std(), REPLICATIONS)  # noqa: E731
+    assert near("sequential") < 3
+    assert near("blts") < 3
+    assert near("static") > 6
+
+
+@pytest.mark.slow
+def test_the_theorem_plays_far_too_cautiously():
+    """γ = 1/640 here; an independent implementation found a regret of about 1,400."""
+    regret = cell("gaussian", "blts", "dynamic", gamma="theorem").final_regret
+    assert 1300 < regret.mean() < 1500
 
 
 @pytest.mark.slow

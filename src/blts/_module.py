@@ -77,6 +77,10 @@ def module(cls: type[T]) -> type[T]:
     if cls.__repr__ is object.__repr__:
         setattr(cls, "__repr__", _repr)  # noqa: B010
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
+    if cls.__name__ in _CLASSES and _CLASSES[cls.__name__].__module__ != cls.__module__:
+        raise ConfigError(
+            f"There is a module named {cls.__name__} already, in {_CLASSES[cls.__name__].__module__}; JSON needs unique names."
+        )
     _CLASSES[cls.__name__] = cls
     return cls
 

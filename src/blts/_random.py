@@ -49,7 +49,7 @@ def _split(key: Array, shape: tuple[int, ...]) -> Array:
     return jnp.stack(_threefry(key, _counters(shape)), axis=-1)
 
 
-def _fold_in(key: Array, data: Array) -> Array:
+def _fold_in(key: Array, data: Array | int) -> Array:
     return jnp.stack(_threefry(key, jnp.asarray(data, jnp.uint32)))
 
 
@@ -119,6 +119,29 @@ split = jax.random.split
 fold_in = jax.random.fold_in
 
 
-def gamma(key: PRNGKey, shape_parameter: Float[Array, ""]) -> Float[Array, ""]:
-    """A Gamma variable with the given shape and rate 1."""
-    return jax.random.gamma(key, shape_parameter)
+_TRIES = 8  # Marsaglia and Tsang's rejection takes a proposal with probability > 0.95: eight fail once in 4·10¹⁰
+
+
+def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
+    """The logarithm of a Gamma variable with shape `a` and rate 1 (Marsaglia and Tsang 2000).
+
+    A fixed number of proposals, all at once: a loop that ends when the last lane is accepted cannot be vectorised. The
+    logarithm keeps small shapes from underflowing: for a < 1, log G(a) = log G(a + 1) + log(U)/a.
+    """
+    key_normal, key_accept, key_boost = jax.random.split(key, 3)
+    small = a < 1
+    d = jnp.where(small, a + 1, a) - 1 / 3
+    x, u = normal(key_normal, (_TRIES,)), uniform(key_accept, (_TRIES,))
+    root = 1 + x / jnp.sqrt(9 * d)
+    log_v = 3 * jnp.log(jnp.where(root > 0, root, 1.0))
+    accepted = (root > 0) & (jnp.log(u) < 0.5 * x * x + d * (1 - jnp.exp(log_v) + log_v))
+    log_v_taken = log_v[-1]
+    for k in range(_TRIES - 2, -1, -1):
+        log_v_taken = jnp.where(accepted[k], log_v[k], log_v_taken)
+    boost = jnp.log(_unit(jax.random.bits(key_boost, (), jnp.uint32))).astype(float) / jnp.where(small, a, 1.0)
+    return jnp.log(d) + log_v_taken + jnp.where(small, boost, 0.0)
+
+
+def stock(key: PRNGKey) -> PRNGKey:
+    """The same key for the few functions of `jax.random`, such as `poisson`, that insist on JAX's own generator."""
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")

@@ -176,7 +176,7 @@ class Perturb:
         mean, sd = self.moments(model, state, obs)
         prior_mean, prior_sd = jax.vmap(lambda single, a: single.prior_mean_reward(obs, a))(model, jnp.arange(arms_of(model)))
         seen = state.n > 0
-        return marginal.Normal(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
+        return marginal.NormalLaw(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
 
 
 @module
@@ -260,9 +260,9 @@ def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, 
 def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: Callable[[], tuple[Array, Array]]) -> Array:
     """Largest W2 over arms with data, in posterior sds, of the Gaussians with the moments of the two laws.
 
-    NaN where there is no closed posterior, or the history is a log and has no summary to compute it from.
+    NaN where there is no closed posterior, where it depends on a context, or where the history is a log.
     """
-    if isinstance(history, Log) or not isinstance(model, Conjugate):
+    if isinstance(history, Log) or not isinstance(model, Conjugate) or getattr(model, "contextual", False):
         return jnp.asarray(jnp.nan)
     exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, history, jnp.arange(arms_of(model)))
     if exact is None:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from .. import _random
 from .._module import array, at_least, module, positive, static
-from .._typing import Array, Float, Info, Int, Numbers, Tree
+from .._typing import Array, Bool, Float, Info, Int, Numbers, Row, Tree
 from ..errors import ConfigError
 from ..models import base as models
 from ..models.base import Conjugate, Moments
@@ -47,22 +47,30 @@ def _best(values: Float[Array, " actions"], order: Float[Array, " actions"]) -> 
     return argmax(jnp.where(values == jnp.max(values), 1.0 + order, 0.0))
 
 
+class _Means(NamedTuple):
+    """The least that `remember_summary` needs of a model: how a reward is added."""
+
+    def add(self, summary: Moments, row: Row) -> Moments:
+        return summary.plus(row.reward)
+
+
+_MEANS = _Means()
+
+
 class _RewardMeans:
     """Remembers the count and mean of each arm's rewards."""
 
     incremental: ClassVar[bool] = True
     actions: int
 
-    def init(self, key):
+    def init(self, key) -> Any:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
     def empty(self, row, capacity):
         return jax.vmap(lambda _: Moments.zero())(jnp.arange(self.actions))
 
     def remember(self, history, row, live):
-        added = jax.vmap(lambda moments: moments.plus(row.reward))(history)
-        mine = (jnp.arange(self.actions) == row.action) & live
-        return jax.tree.map(lambda new, old: jnp.where(mine, new, old), added, history)
+        return remember_summary(_MEANS, history, row, live)
 
     def observe(self, keys, state, history):
         return state._replace(seen=history), Info.of(jnp.all(jnp.isfinite(history.mean), -1))
@@ -212,7 +220,7 @@ class BayesUCB:
     def _laws(self, seen, obs):
         return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(self.model, seen, jnp.arange(self.actions))
 
-    def init(self, key):
+    def init(self, key) -> Any:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
     def empty(self, row, capacity):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +10,18 @@ import numpy as np
 
 from .. import _random
 from .._module import array, module, short, static
-from .._typing import Numbers
+from .._typing import Array, Float, Numbers
 from ..errors import ConfigError
 from ..models import base as models
 from .base import Step
+
+
+class Instance(NamedTuple):
+    """The arms of one replication. Their mean rewards are kept, for XLA may round the same formula in two ways, and a
+    best arm's regret is to be 0 exactly."""
+
+    theta: Float[Array, "arms dim"]
+    means: Float[Array, " arms"]
 
 
 @module
@@ -79,14 +87,17 @@ class Bandit:
             self.model, jnp.asarray(theta, float), jnp.arange(self.actions)
         )
 
-    def reset(self, key):
+    def parameters(self, key):
+        """The arms' θ: given, or drawn from the prior."""
         if self.theta is not None:
-            return jnp.asarray(self.theta, float), ()
-        keys = _random.split(key, self.actions)
-        return jax.vmap(lambda single, k: single.init(k))(self.model, keys), ()
+            return jnp.asarray(self.theta, float)
+        return jax.vmap(lambda single, k: single.init(k))(self.model, _random.split(key, self.actions))
+
+    def reset(self, key):
+        theta = self.parameters(key)
+        return Instance(theta, self.means(theta)), ()
 
     def step(self, key, state, action):
-        means = self.means(state)
         single = models.arm(self.model, action)
-        reward = single.sample(key, state[action], (), action)
-        return state, Step((), reward, jnp.max(means) - means[action])
+        reward = single.sample(key, state.theta[action], (), action)
+        return state, Step((), reward, jnp.max(state.means) - state.means[action])

@@ -62,12 +62,12 @@ class Bootstrap:
         return jnp.sum(jnp.where(real, jnp.asarray(self.rewards), 0.0), 1) / jnp.asarray(self.counts)
 
     def reset(self, key):
-        return (), ()
+        return self.means(), ()
 
     def step(self, key, state, action):
-        means, count = self.means(), jnp.asarray(self.counts)[action]
+        count = jnp.asarray(self.counts)[action]
         pick = jnp.minimum((_random.uniform(key) * count).astype(int), count - 1)
-        return state, Step((), jnp.asarray(self.rewards)[action, pick], jnp.max(means) - means[action])
+        return state, Step((), jnp.asarray(self.rewards)[action, pick], jnp.max(state) - state[action])
 
 
 def rand_hie() -> Bootstrap:

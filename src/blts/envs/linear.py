@@ -47,7 +47,7 @@ class LinearBandit:
 
     def reset(self, key):
         key_arms, key_context = _random.split(key)
-        theta, _ = self._arms.reset(key_arms)
+        theta = self._arms.parameters(key_arms)
         obs = self._context(key_context)
         return (theta, obs), obs
 
@@ -58,4 +58,6 @@ class LinearBandit:
         single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[action], self.model)
         reward = single.sample(key_reward, theta[action], obs, action)
         following = self._context(key_context)
-        return (theta, following), Step(following, reward, jnp.max(means) - means[action])
+        # XLA may round the same formula in two ways; a best arm's regret is 0 exactly.
+        regret = jnp.where(action == jnp.argmax(means), 0.0, jnp.max(means) - means[action])
+        return (theta, following), Step(following, reward, jnp.maximum(regret, 0.0))

@@ -232,11 +232,6 @@ def low_high(x: Any) -> str:
     return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
-def own_key(key: PRNGKey) -> PRNGKey:
-    """The same key for the few functions of `jax.random`, such as `poisson`, that insist on JAX's own generator."""
-    return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
-
-
 def arm(model: M, index: Int[Array, ""]) -> M:
     """One arm of a stacked model."""
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], model)
@@ -304,6 +299,5 @@ __all__ = [
     "check_density",
     "first_arm",
     "low_high",
-    "own_key",
     "stack",
 ]

@@ -10,7 +10,7 @@ from jax.scipy.special import betaln
 
 from .. import _random
 from .._module import array, module, positive
-from .._typing import Array, Int, PRNGKey, Scalar
+from .._typing import Array, Int, Numbers, PRNGKey, Scalar
 from . import marginal
 from .base import Described, Theory, arm_count
 
@@ -18,7 +18,7 @@ from .base import Described, Theory, arm_count
 def draw_logit(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:
     """logit p for p ~ Beta(a, b): a difference of logarithms of Gamma draws, which no p near 0 or 1 can overflow."""
     key_a, key_b = _random.split(key)
-    return jax.random.loggamma(key_a, a) - jax.random.loggamma(key_b, b)
+    return _random.log_gamma(key_a, a) - _random.log_gamma(key_b, b)
 
 
 def log_density_of_logit(x: Scalar, a: Scalar, b: Scalar) -> Scalar:
@@ -45,8 +45,8 @@ class Bernoulli(Described):
     Bernoulli(a=[1, 2], b=50)
     """
 
-    a: Array = array(1.0)
-    b: Array = array(1.0)
+    a: Numbers = array(default=1.0)
+    b: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Bernoulli rewards"
 
@@ -101,4 +101,4 @@ class Bernoulli(Described):
         return draw_logit(key, *self._posterior(summary))[None]
 
     def marginal(self, summary, obs, action):
-        return marginal.Beta(*self._posterior(summary))
+        return marginal.BetaLaw(*self._posterior(summary))

@@ -14,9 +14,9 @@ from jax import lax
 
 from .. import _random
 from .._module import array, module, positive, short, static
-from .._typing import Array, Float, PRNGKey, Scalar, Theta
+from .._typing import Array, Float, Numbers, PRNGKey, Scalar, Theta
 from ..errors import ConfigError
-from .base import Described, Theory, arm_count, check_density, first_arm, low_high, own_key, stack
+from .base import Described, Theory, arm_count, check_density, first_arm, low_high, stack
 
 C = TypeVar("C")
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
@@ -105,7 +105,7 @@ class NumPyro(_Custom):
     prior: Callable = static()
     mean: Callable | None = static(default=None)
     hyper: dict[str, Array] = dataclasses.field(default_factory=dict)
-    precision: Array = array(default=(1.0,), ndim=1)
+    precision: Numbers = array(default=(1.0,), ndim=1)
     dim: int = static(default=1)
     maker: ClassVar[str] = "from_numpyro"
     parts: ClassVar[tuple[str, str]] = ("likelihood", "prior")
@@ -134,7 +134,7 @@ class NumPyro(_Custom):
 
     def init(self, key: PRNGKey) -> Theta:
         parameters = self._parameters()
-        keys = _random.split(own_key(key), len(parameters))
+        keys = _random.split(_random.stock(key), len(parameters))
         parts = [transform.inv(law.sample(k)) for k, (_, law, transform) in zip(keys, parameters, strict=True)]
         return jnp.concatenate([jnp.ravel(part).astype(float) for part in parts])
 
@@ -150,17 +150,17 @@ class NumPyro(_Custom):
         return _call(self.mean, self._unpack(theta)[0], self.hyper)
 
     def sample(self, key, theta, obs, action):
-        return self._law(theta).sample(own_key(key)).astype(float)
+        return self._law(theta).sample(_random.stock(key)).astype(float)
 
     def information(self, theta):
         """The mean square of each coordinate's score, over the same draws of a reward wherever it is asked for."""
-        keys = _random.split(own_key(_random.as_key(0)), SCORES)
+        keys = _random.split(_random.stock(_random.as_key(0)), SCORES)
         rewards = jax.vmap(lambda key: self._law(theta).sample(key).astype(float))(keys)
         scores = jax.vmap(lambda reward: jax.grad(lambda x: self._law(x).log_prob(reward))(theta))(rewards)
         return jnp.maximum(jnp.mean(jnp.square(scores), 0), LEAST_SHARE * self.precision)
 
     def prior_precision(self):
-        return jnp.asarray(self.precision)
+        return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
 
 
 def _call(function: Callable, values: dict[str, Array], hyper: dict[str, Array]) -> Any:
@@ -249,9 +249,9 @@ class Functions(_Custom):
     start: Callable | None = static(default=None)
     reward: Callable | None = static(default=None)
     hyper: dict[str, Array] = dataclasses.field(default_factory=dict)
-    L: Array = array(default=(1.0,), ndim=1)
-    precision: Array = array(default=(1.0,), ndim=1)
-    draws: Array | None = array(default=None, ndim=2)
+    L: Numbers = array(default=(1.0,), ndim=1)
+    precision: Numbers = array(default=(1.0,), ndim=1)
+    draws: Numbers = array(default=None, ndim=2)
     dim: int = static(default=1)
     maker: ClassVar[str] = "from_functions"
     parts: ClassVar[tuple[str, str]] = ("prior", "likelihood")
@@ -286,7 +286,7 @@ class Functions(_Custom):
         return jnp.asarray(self.L) + 0.0 * theta
 
     def prior_precision(self):
-        return jnp.asarray(self.precision)
+        return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
 
     def theory(self):
         return Theory(

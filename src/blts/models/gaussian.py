@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from .. import _random
 from .._module import array, finite, module, positive
-from .._typing import Array
+from .._typing import Numbers
 from . import marginal, nig
 from .base import Described, Moments, Theory, arm_count, low_high
 from .nig import HALF_LOG_2PI, NormalInverseGamma
@@ -23,9 +23,9 @@ class Gaussian(Described):
     3 arms with Gaussian rewards (prior mean [14, 17, 20], prior sd 1.6, sd 0.5), inside the paper's theory: m = L = ν = 4.
     """
 
-    prior_mean: Array = array(0.0)
-    prior_sd: Array = array(1.0)
-    sd: Array = array(1.0)
+    prior_mean: Numbers = array(default=0.0)
+    prior_sd: Numbers = array(default=1.0)
+    sd: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Gaussian rewards"
     gaussian_prior_and_linear_mean: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class Gaussian(Described):
         tau, data = 1.0 / jnp.square(self.prior_sd), summary.n / jnp.square(self.sd)
         # From the data's mean towards the prior's, which rounds only once where n is large.
         pull = tau / (tau + data) * ((self.prior_mean - summary.mean) - summary.low)
-        return marginal.Normal(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
+        return marginal.NormalLaw(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
 
     def draw(self, key, summary):
         law = self.marginal(summary, (), 0)
@@ -100,10 +100,10 @@ class GaussianUnknownVariance(Described):
     GaussianUnknownVariance(prior_mean=[0, 1], weight=1, a=2, b=2)
     """
 
-    prior_mean: Array = array(0.0)
-    weight: Array = array(1.0)
-    a: Array = array(2.0)
-    b: Array = array(2.0)
+    prior_mean: Numbers = array(default=0.0)
+    weight: Numbers = array(default=1.0)
+    a: Numbers = array(default=2.0)
+    b: Numbers = array(default=2.0)
     dim: ClassVar[int] = 2
     noun: ClassVar[str] = "Gaussian rewards of unknown variance"
 
@@ -156,4 +156,4 @@ class GaussianUnknownVariance(Described):
 
     def marginal(self, summary, obs, action):
         mean, weight, a, b = self._prior.after(summary)
-        return marginal.StudentT(2.0 * a, mean, jnp.sqrt(b / (a * weight)))
+        return marginal.StudentTLaw(2.0 * a, mean, jnp.sqrt(b / (a * weight)))

@@ -10,7 +10,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 
 from .. import _random
 from .._module import array, finite, is_concrete, module, positive, require, short
-from .._typing import Array, Int
+from .._typing import Array, Int, Numbers
 from ..errors import ConfigError
 from . import marginal
 from .base import Described, Sum, Theory, arm_count, low_high
@@ -38,10 +38,10 @@ class Linear(Described):
     Linear(prior_mean=0 (×2), prior_sd=1, sd=1, alpha=[1, 0, …, 1] (3×2))
     """
 
-    prior_mean: Array = array(ndim=1)
-    prior_sd: Array = array(1.0)
-    sd: Array = array(1.0)
-    alpha: Array | None = array(None, ndim=1)
+    prior_mean: Numbers = array(ndim=1)
+    prior_sd: Numbers = array(default=1.0)
+    sd: Numbers = array(default=1.0)
+    alpha: Numbers = array(default=None, ndim=1)
     noun: ClassVar[str] = "linear rewards"
     gaussian_prior_and_linear_mean: ClassVar[bool] = True
 
@@ -62,6 +62,11 @@ class Linear(Described):
     @property
     def dim(self) -> int:
         return np.shape(self.prior_mean)[-1]
+
+    @property
+    def contextual(self) -> bool:
+        """Whether the mean reward depends on the round's context."""
+        return self.alpha is None
 
     def _x(self, obs):
         if self.alpha is not None:
@@ -152,4 +157,4 @@ class Linear(Described):
     def marginal(self, summary, obs, action):
         mean, factor = self._posterior(summary)
         x = self._x(obs)
-        return marginal.Normal(x @ mean, jnp.linalg.norm(solve_triangular(factor, x, lower=True)))
+        return marginal.NormalLaw(x @ mean, jnp.linalg.norm(solve_triangular(factor, x, lower=True)))

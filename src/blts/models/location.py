@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 
 from .. import _random
 from .._module import array, finite, is_concrete, module, positive, require, short
-from .._typing import Array
+from .._typing import Array, Numbers
 from .base import Described, Theory, arm_count, low_high
 from .nig import HALF_LOG_2PI
 
@@ -54,9 +54,9 @@ class Laplace(_Location):
     Laplace(prior_mean=[4, 10], prior_sd=1, scale=0.7071)
     """
 
-    prior_mean: Array = array(0.0)
-    prior_sd: Array = array(1.0)
-    scale: Array = array(1.0)
+    prior_mean: Numbers = array(default=0.0)
+    prior_sd: Numbers = array(default=1.0)
+    scale: Numbers = array(default=1.0)
     noun: ClassVar[str] = "Laplace rewards"
 
     @classmethod
@@ -93,10 +93,10 @@ class StudentT(_Location):
     StudentT(prior_mean=[0, 1], prior_sd=1, scale=1, df=4)
     """
 
-    prior_mean: Array = array(0.0)
-    prior_sd: Array = array(1.0)
-    scale: Array = array(1.0)
-    df: Array = array(3.0)
+    prior_mean: Numbers = array(default=0.0)
+    prior_sd: Numbers = array(default=1.0)
+    scale: Numbers = array(default=1.0)
+    df: Numbers = array(default=3.0)
     noun: ClassVar[str] = "Student-t rewards"
 
     def check(self):

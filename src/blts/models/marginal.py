@@ -9,7 +9,7 @@ from jax import lax
 from jax.scipy import special
 
 from .._module import array, module
-from .._typing import Array, Float, Scalar
+from .._typing import Array, Float, Numbers, Scalar
 
 
 class Marginal(Protocol):
@@ -22,9 +22,9 @@ class Marginal(Protocol):
 
 
 @module
-class Normal:
-    mean: Array = array()
-    sd: Array = array()
+class NormalLaw:
+    mean: Numbers = array()
+    sd: Numbers = array()
 
     def cdf(self, x):
         return special.ndtr((x - self.mean) / self.sd)
@@ -52,7 +52,7 @@ def _bisect(cdf, u, low, high):
 
 
 # With large parameters float32 cannot take the differences of log-gammas inside the incomplete functions: at
-# Beta(1, 10⁵) they are off by 0.01. From there on the classical approximations are far better.
+# BetaLaw(1, 10⁵) they are off by 0.01. From there on the classical approximations are far better.
 
 
 def gamma_cdf(a, x):
@@ -65,7 +65,7 @@ def gamma_cdf(a, x):
 
 
 def beta_cdf(a, b, x):
-    """P(X ≤ x) for Beta(a, b), within 6e-4: the incomplete beta function while a + b ≤ 300 or so; above, Paulson's cube
+    """P(X ≤ x) for BetaLaw(a, b), within 6e-4: the incomplete beta function while a + b ≤ 300 or so; above, Paulson's cube
     roots where both are large (A&S 26.5.22), and Wise's Gamma law of -log(1 - X) where one is small."""
     total, least = a + b, jnp.minimum(a, b)
     paulson, wise = (least > 50.0) & (total > 300.0), (least <= 50.0) & (total > 1000.0)
@@ -88,9 +88,9 @@ def student_cdf(df, z):
 
 
 @module
-class Beta:
-    a: Array = array()
-    b: Array = array()
+class BetaLaw:
+    a: Numbers = array()
+    b: Numbers = array()
 
     @property
     def mean(self):
@@ -109,11 +109,11 @@ class Beta:
 
 
 @module
-class Gamma:
+class GammaLaw:
     """A Gamma law with shape `a` and rate `b`."""
 
-    a: Array = array()
-    b: Array = array()
+    a: Numbers = array()
+    b: Numbers = array()
 
     @property
     def mean(self):
@@ -132,11 +132,11 @@ class Gamma:
 
 
 @module
-class InverseGamma:
+class InverseGammaLaw:
     """The law of b / G for a Gamma variable G with shape `a` and rate 1: the mean of rewards with a Gamma rate."""
 
-    a: Array = array()
-    b: Array = array()
+    a: Numbers = array()
+    b: Numbers = array()
 
     @property
     def mean(self):
@@ -151,14 +151,14 @@ class InverseGamma:
         return 1.0 - gamma_cdf(self.a, self.b / jnp.maximum(x, 1e-30))
 
     def quantile(self, u):
-        return self.b / jnp.maximum(Gamma(self.a, jnp.ones(())).quantile(1.0 - u), 1e-30)
+        return self.b / jnp.maximum(GammaLaw(self.a, jnp.ones(())).quantile(1.0 - u), 1e-30)
 
 
 @module
-class StudentT:
-    df: Array = array()
-    loc: Array = array()
-    scale: Array = array()
+class StudentTLaw:
+    df: Numbers = array()
+    loc: Numbers = array()
+    scale: Numbers = array()
 
     @property
     def mean(self):

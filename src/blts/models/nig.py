@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
@@ -26,7 +25,7 @@ class NormalInverseGamma(NamedTuple):
 
     def draw(self, key: PRNGKey) -> Theta:
         key_variance, key_mean = _random.split(key)
-        log_sd = 0.5 * (jnp.log(self.b) - jax.random.loggamma(key_variance, self.a))
+        log_sd = 0.5 * (jnp.log(self.b) - _random.log_gamma(key_variance, self.a))
         return jnp.stack([self.mean + jnp.exp(log_sd) / jnp.sqrt(self.weight) * _random.normal(key_mean), log_sd])
 
     def log_density(self, theta: Theta) -> Scalar:

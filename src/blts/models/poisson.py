@@ -8,10 +8,11 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
+from .. import _random
 from .._module import array, module, positive
-from .._typing import Array
+from .._typing import Numbers
 from . import marginal, rate
-from .base import Described, Theory, arm_count, own_key
+from .base import Described, Theory, arm_count
 
 
 @module
@@ -23,8 +24,8 @@ class Poisson(Described):
     Poisson(a=2, b=[1, 0.5])
     """
 
-    a: Array = array(1.0)
-    b: Array = array(1.0)
+    a: Numbers = array(default=1.0)
+    b: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Poisson rewards"
 
@@ -48,7 +49,7 @@ class Poisson(Described):
         return jnp.log(mean)[None]
 
     def sample(self, key, theta, obs, action):
-        return jax.random.poisson(own_key(key), jnp.exp(theta[0])).astype(float)
+        return jax.random.poisson(_random.stock(key), jnp.exp(theta[0])).astype(float)
 
     def information(self, theta):
         return jnp.exp(theta)
@@ -78,4 +79,4 @@ class Poisson(Described):
         return rate.draw(key, *self._posterior(summary))[None]
 
     def marginal(self, summary, obs, action):
-        return marginal.Gamma(*self._posterior(summary))
+        return marginal.GammaLaw(*self._posterior(summary))

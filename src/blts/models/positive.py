@@ -10,7 +10,7 @@ from jax.scipy.special import gammaln
 
 from .. import _random
 from .._module import array, finite, module, positive
-from .._typing import Array
+from .._typing import Numbers
 from . import marginal, nig, rate
 from .base import Described, Moments, Theory, arm_count
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
@@ -26,9 +26,9 @@ class Gamma(Described):
     Gamma(shape=2, a=3, b=[3, 6])
     """
 
-    shape: Array = array(1.0)
-    a: Array = array(1.0)
-    b: Array = array(1.0)
+    shape: Numbers = array(default=1.0)
+    a: Numbers = array(default=1.0)
+    b: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Gamma rewards"
 
@@ -55,7 +55,7 @@ class Gamma(Described):
         return (jnp.log(self.shape) - jnp.log(mean))[None]
 
     def sample(self, key, theta, obs, action):
-        return jnp.exp(jax.random.loggamma(key, self.shape) - theta[0])
+        return jnp.exp(_random.log_gamma(key, self.shape) - theta[0])
 
     def information(self, theta):
         return jnp.reshape(self.shape + 0.0 * theta[0], (1,))
@@ -86,7 +86,7 @@ class Gamma(Described):
 
     def marginal(self, summary, obs, action):
         a, b = self._posterior(summary)
-        return marginal.InverseGamma(a, self.shape * b)
+        return marginal.InverseGammaLaw(a, self.shape * b)
 
 
 def Exponential(a: Any = 1.0, b: Any = 1.0) -> Gamma:
@@ -113,10 +113,10 @@ class LogNormal(Described):
     LogNormal(prior_mean=[0, 1], weight=1, a=10, b=10)
     """
 
-    prior_mean: Array = array(0.0)
-    weight: Array = array(1.0)
-    a: Array = array(10.0)
-    b: Array = array(10.0)
+    prior_mean: Numbers = array(default=0.0)
+    weight: Numbers = array(default=1.0)
+    a: Numbers = array(default=10.0)
+    b: Numbers = array(default=10.0)
     dim: ClassVar[int] = 2
     noun: ClassVar[str] = "log-normal rewards"
 
@@ -184,12 +184,12 @@ class ZeroInflatedLogNormal(Described):
     ZeroInflatedLogNormal(paid=[1, 2], unpaid=20, prior_mean=3, weight=1, a=10, b=10)
     """
 
-    paid: Array = array(1.0)
-    unpaid: Array = array(1.0)
-    prior_mean: Array = array(0.0)
-    weight: Array = array(1.0)
-    a: Array = array(10.0)
-    b: Array = array(10.0)
+    paid: Numbers = array(default=1.0)
+    unpaid: Numbers = array(default=1.0)
+    prior_mean: Numbers = array(default=0.0)
+    weight: Numbers = array(default=1.0)
+    a: Numbers = array(default=10.0)
+    b: Numbers = array(default=10.0)
     dim: ClassVar[int] = 3
     noun: ClassVar[str] = "rewards that are zero or log-normal"
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
+from .. import _random
 from .._typing import Array, Int, PRNGKey, Scalar
 from .base import Moments, Sum
 
 
 def draw(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:
     """log λ for λ ~ Gamma(a, rate b)."""
-    return jax.random.loggamma(key, a) - jnp.log(b)
+    return _random.log_gamma(key, a) - jnp.log(b)
 
 
 def log_density(x: Scalar, a: Scalar, b: Scalar) -> Scalar:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
+from .. import _random
 from .._module import array, at_least, module, positive, static
 from .._typing import Numbers, Scalar, Theta
 from ..errors import ConfigError
@@ -66,7 +67,7 @@ def _log_density(potential: Potential) -> LogDensity:
     def log_density(x):
         return -potential.value(x)
 
-    log_density.defvjp(lambda x: (-potential.value(x), x), lambda x, slope: (-slope * potential.grad(None, x),))
+    log_density.defvjp(lambda x: (-potential.value(x), x), lambda x, slope: (-slope * potential.grad(_random.as_key(0), x),))
     return log_density
 
 

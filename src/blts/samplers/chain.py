@@ -20,7 +20,7 @@ from .._module import at_least, module, static
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
 from ..history import Log
-from ..models.base import Model, Sufficient
+from ..models.base import Model, Sufficient, arm
 from . import potential as potentials
 from .base import Potential, Sampler
 from .langevin import Langevin
@@ -215,10 +215,10 @@ def _accumulate(moments, x, inside):
 
 
 def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
-    """Every arm's summary with the row added to its own arm: comparisons, because scatters are slow on a CPU."""
-    added = jax.vmap(lambda single, summary: single.add(summary, row))(model, history)
-    mine = (jnp.arange(jax.tree.leaves(added)[0].shape[0]) == row.action) & live
-    return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (new.ndim - 1)), new, old), added, history)
+    """The summaries with the row added to its own arm's, written by comparison: scatters are slow on a CPU."""
+    added = arm(model, row.action).add(arm(history, row.action), row)
+    mine = (jnp.arange(jax.tree.leaves(history)[0].shape[0]) == row.action) & live
+    return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (old.ndim - 1)), new, old), added, history)
 
 
 def sgld(

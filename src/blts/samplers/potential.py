@@ -113,8 +113,12 @@ def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_row: Callable[[Row], 
     """An unbiased estimate of Σ of_row over the arm's rows: `size` of them with replacement, or all while n ≤ size."""
     n, few = rows.n, rows.n <= size
 
+    def weighted(i, weight):
+        # A row beyond the arm's own may be anything, even where its weight is zero: it is replaced, not multiplied.
+        return jnp.where(weight > 0, weight * of_row(rows.at(i)), 0.0)
+
     def all_rows(_):
-        return _sum(lambda i: jnp.where(i < n, 1.0, 0.0) * of_row(rows.at(i)), _chunks(rows.most), zero)
+        return _sum(lambda i: weighted(i, jnp.where(i < n, 1.0, 0.0)), _chunks(rows.most), zero)
 
     def add_drawn(c, total):
         # A generator block gives two numbers.
@@ -122,8 +126,8 @@ def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_row: Callable[[Row], 
         for j, u in enumerate(number for pair in pairs for number in pair):
             i = CHUNK * c + j
             drawn = jnp.minimum((u * n).astype(int), n - 1)  # u·n can round up to n
-            weight = jnp.where(few, i < n, jnp.where(i < size, n / size, 0.0))
-            total = total + weight * of_row(rows.at(jnp.where(few, i, drawn)))
+            weight = jnp.where(few, jnp.where(i < n, 1.0, 0.0), jnp.where(i < size, n / size, 0.0))
+            total = total + weighted(jnp.where(few, i, drawn), weight)
         return total
 
     # Where no lane has more rows than a minibatch, nothing has to be drawn.
