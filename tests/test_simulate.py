@@ -96,7 +96,8 @@ def test_a_replication_does_not_depend_on_the_others(replications):
 def test_fixed_of_one_is_sequential(agent):
     sequential = run(agent, Sequential())
     assert same(run(agent, Fixed(1)), sequential)
-    assert not same(run(agent, Fixed(2)), sequential)
+    if agent == "exact":
+        assert not same(run(agent, Fixed(2)), sequential)
 
 
 def test_a_seed_and_its_key_are_the_same():

@@ -22,7 +22,7 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 2011)
 
 
-def _threefry(key: Array, counter: Array) -> tuple[Array, Array]:
+def _threefry(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds on the counter block (0, counter)."""
     k0, k1 = (lax.index_in_dim(key, i, keepdims=False) for i in (0, 1))
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
@@ -102,17 +102,20 @@ def uniform_pair(key: PRNGKey, counter: Int[Array, ""] | int) -> tuple[Float[Arr
 _COSINE = tuple((-1) ** k * (2 * math.pi) ** (2 * k) / math.factorial(2 * k) for k in range(9))
 
 
-def normal(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-    """Standard normals by Box–Muller: one generator block a number, no table, no branch, one fused kernel.
-
-    The largest value it can give is 6.66, which a float32 normal exceeds once in 4·10¹⁰ draws.
-    """
-    radius, angle = _threefry(jax.random.key_data(key), _counters(shape))
+def _box_muller(radius: Array, angle: Array) -> Float[Array, "..."]:
     turn = lax.bitcast_convert_type(angle, jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)  # in [-1/2, 1/2)
     square, cosine = turn * turn, jnp.float32(_COSINE[-1])
     for coefficient in _COSINE[-2::-1]:
         cosine = cosine * square + jnp.float32(coefficient)
     return (jnp.sqrt(-2 * jnp.log(_unit(radius))) * cosine).astype(float)
+
+
+def normal(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
+    """Standard normals by Box–Muller: one generator block a number, no table, no branch, one fused kernel.
+
+    The largest value it can give is 6.66, which a float32 normal exceeds once in 4·10¹⁰ draws.
+    """
+    return _box_muller(*_threefry(jax.random.key_data(key), _counters(shape)))
 
 
 split = jax.random.split
@@ -125,20 +128,22 @@ _TRIES = 8  # Marsaglia and Tsang's rejection takes a proposal with probability 
 def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
     """The logarithm of a Gamma variable with shape `a` and rate 1 (Marsaglia and Tsang 2000).
 
-    A fixed number of proposals, all at once: a loop that ends when the last lane is accepted cannot be vectorised. The
+    A fixed number of proposals, written out: a loop that ends when the last lane is accepted cannot be vectorised. The
     logarithm keeps small shapes from underflowing: for a < 1, log G(a) = log G(a + 1) + log(U)/a.
     """
-    key_normal, key_accept, key_boost = jax.random.split(key, 3)
+    words = jax.random.key_data(key)
     small = a < 1
     d = jnp.where(small, a + 1, a) - 1 / 3
-    x, u = normal(key_normal, (_TRIES,)), uniform(key_accept, (_TRIES,))
-    root = 1 + x / jnp.sqrt(9 * d)
-    log_v = 3 * jnp.log(jnp.where(root > 0, root, 1.0))
-    accepted = (root > 0) & (jnp.log(u) < 0.5 * x * x + d * (1 - jnp.exp(log_v) + log_v))
-    log_v_taken = log_v[-1]
-    for k in range(_TRIES - 2, -1, -1):
-        log_v_taken = jnp.where(accepted[k], log_v[k], log_v_taken)
-    boost = jnp.log(_unit(jax.random.bits(key_boost, (), jnp.uint32))).astype(float) / jnp.where(small, a, 1.0)
+    taken, log_v_taken = jnp.zeros((), bool), jnp.zeros(())
+    for k in range(_TRIES):
+        x = _box_muller(*_threefry(words, np.uint32(2 * k)))
+        log_u = jnp.log(_unit(_threefry(words, np.uint32(2 * k + 1))[0]))
+        root = 1 + x / jnp.sqrt(9 * d)
+        log_v = 3 * jnp.log(jnp.where(root > 0, root, 1.0))
+        accepted = (root > 0) & (log_u < 0.5 * x * x + d * (1 - jnp.exp(log_v) + log_v))
+        log_v_taken = jnp.where(taken, log_v_taken, log_v)
+        taken = taken | accepted
+    boost = jnp.log(_unit(_threefry(words, np.uint32(2 * _TRIES))[0])) / jnp.where(small, a, 1.0)
     return jnp.log(d) + log_v_taken + jnp.where(small, boost, 0.0)
 
 

@@ -115,13 +115,7 @@ def run(
             return play_round(keys, env, agent, batching, times, horizon, lanes), moves + 1
 
         lanes, _ = lax.while_loop(someone_plays, play, (lanes, 0))
-        # What is learned after the last round decides nothing.
-        return lax.cond(
-            jnp.any(lanes.due & (lanes.t < horizon)),
-            partial(learn, keys, agent),
-            lambda same: same._replace(due=same.due & False),
-            lanes,
-        )
+        return lax.cond(jnp.any(lanes.due), partial(learn, keys, agent), lambda same: same, lanes)
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), one_batch, lanes)
     record = lanes.record
@@ -202,7 +196,7 @@ def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) ->
         lanes.agent,
         history,
         where(live, batching_state, lanes.batching),
-        lanes.due | due,
+        lanes.due | (due & (t < horizon)),  # what would be learned after the last round decides nothing
         total,
         lanes.point + hit,
         record,

@@ -7,7 +7,8 @@ reduction over a row axis is three to ten times slower on a CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -32,22 +33,25 @@ class Rows(NamedTuple):
     """A bound on n, the same for all lanes that run together: their loops over rows end there."""
 
     def at(self, i: Int) -> Row:
-        return jax.tree.map(lambda leaf: leaf.at[self.start + i].get(mode="clip"), self.store)
+        """Row i, or the last one beyond the end: a row of another arm may be outside this model's support."""
+        place = self.start + jnp.minimum(i, self.n - 1)
+        return jax.tree.map(lambda leaf: leaf.at[place].get(mode="clip"), self.store)
 
-
-def _sum(term: Callable[[Int], Tree], chunks: Int | int, zero: Tree) -> Tree:
-    """Σ term(i) over i < CHUNK · chunks."""
-
-    def add_chunk(c, total):
-        for j in range(CHUNK):
-            total = jax.tree.map(jnp.add, total, term(CHUNK * c + j))
-        return total
-
-    return lax.fori_loop(0, chunks, add_chunk, zero)
+    def log_likelihood(self, model: Model, x: Theta, places: Sequence[Int], weights: Sequence[Scalar]) -> Scalar:
+        """Σ weight · log p(row | x) over a few rows."""
+        return sum(
+            (weight * model.log_likelihood(x, self.at(i)) for i, weight in zip(places, weights, strict=True)), start=jnp.zeros(())
+        )
 
 
 def _chunks(n: Int | int) -> Int | int:
     return (n + CHUNK - 1) // CHUNK
+
+
+def _sum_chunks(of_chunk: Callable[[list[Int]], Tree], chunks: Int | int, zero: Tree) -> Tree:
+    """Σ of_chunk(rows 8c … 8c + 7) over c < chunks."""
+    add = lambda c, total: jax.tree.map(jnp.add, total, of_chunk([CHUNK * c + j for j in range(CHUNK)]))  # noqa: E731
+    return lax.fori_loop(0, chunks, add, zero)
 
 
 def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Potential:
@@ -64,17 +68,15 @@ def from_summary(model: Sufficient, summary: Tree, scale: Theta) -> Potential:
 def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
     """The full potential as a sum over the arm's rows, for models without a summary: O(n) an evaluation."""
 
-    def total(of_row: Callable[[Row], Tree], zero: Tree) -> Tree:
-        def term(i):
-            return jax.tree.map(lambda value: jnp.where(i < rows.n, value, 0.0), of_row(rows.at(i)))
-
-        return _sum(term, _chunks(rows.most), zero)
+    def of_chunk(x, places):
+        return rows.log_likelihood(model, x, places, [jnp.where(i < rows.n, 1.0, 0.0) for i in places])
 
     def value(x):
-        return -model.log_prior(x) - total(lambda row: model.log_likelihood(x, row), jnp.zeros(()))
+        return -model.log_prior(x) - _sum_chunks(lambda places: of_chunk(x, places), _chunks(rows.most), jnp.zeros(()))
 
     def grad(key, x):
-        return -jax.grad(model.log_prior)(x) - total(lambda row: jax.grad(model.log_likelihood)(x, row), jnp.zeros_like(x))
+        data = _sum_chunks(lambda places: jax.grad(of_chunk)(x, places), _chunks(rows.most), jnp.zeros_like(x))
+        return -jax.grad(model.log_prior)(x) - data
 
     return Potential(value, grad, scale)
 
@@ -83,8 +85,10 @@ def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta) -> Potenti
     """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ)."""
 
     def grad(key, x):
-        data = _minibatch_sum(key, rows, size, lambda row: jax.grad(model.log_likelihood)(x, row), jnp.zeros_like(x))
-        return -jax.grad(model.log_prior)(x) - data
+        def score(places, weights):
+            return jax.grad(lambda y: rows.log_likelihood(model, y, places, weights))(x)
+
+        return -jax.grad(model.log_prior)(x) - _minibatch_sum(key, rows, size, score, jnp.zeros_like(x))
 
     return Potential(_no_value, grad, scale)
 
@@ -95,12 +99,15 @@ def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, sca
     Unbiased for any anchor θ̂; near the mode its variance does not grow with n, while that of the plain estimate
     grows as n², so that a constant minibatch does not concentrate.
     """
-    score, prior_score = jax.grad(model.log_likelihood), jax.grad(model.log_prior)
+    prior_score = jax.grad(model.log_prior)
     at_anchor = from_rows(model, rows, scale).grad(_random.as_key(0), anchor) + prior_score(anchor)
 
     def grad(key, x):
-        change = _minibatch_sum(key, rows, size, lambda row: score(x, row) - score(anchor, row), jnp.zeros_like(x))
-        return at_anchor - prior_score(x) - change
+        def change(places, weights):
+            score = jax.grad(lambda y: rows.log_likelihood(model, y, places, weights))
+            return score(x) - score(anchor)
+
+        return at_anchor - prior_score(x) - _minibatch_sum(key, rows, size, change, jnp.zeros_like(x))
 
     return Potential(_no_value, grad, scale)
 
@@ -109,26 +116,26 @@ def _no_value(x):
     raise TypeError("A minibatch potential has no exact value; use the full potential (minibatch=None).")
 
 
-def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_row: Callable[[Row], Theta], zero: Theta) -> Theta:
-    """An unbiased estimate of Σ of_row over the arm's rows: `size` of them with replacement, or all while n ≤ size."""
+Weighted = Callable[[list[Int], list[Scalar]], Theta]
+
+
+def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_rows: Weighted, zero: Theta) -> Theta:
+    """An unbiased estimate of a sum over the arm's rows: `size` of them with replacement, or all while n ≤ size."""
     n, few = rows.n, rows.n <= size
 
-    def weighted(i, weight):
-        # A row beyond the arm's own may be anything, even where its weight is zero: it is replaced, not multiplied.
-        return jnp.where(weight > 0, weight * of_row(rows.at(i)), 0.0)
+    def whole(places):
+        return of_rows(places, [jnp.where(i < n, 1.0, 0.0) for i in places])
 
-    def all_rows(_):
-        return _sum(lambda i: weighted(i, jnp.where(i < n, 1.0, 0.0)), _chunks(rows.most), zero)
-
-    def add_drawn(c, total):
+    def drawn(places):
         # A generator block gives two numbers.
-        pairs = (_random.uniform_pair(key, CHUNK // 2 * c + j) for j in range(CHUNK // 2))
-        for j, u in enumerate(number for pair in pairs for number in pair):
-            i = CHUNK * c + j
-            drawn = jnp.minimum((u * n).astype(int), n - 1)  # u·n can round up to n
-            weight = jnp.where(few, jnp.where(i < n, 1.0, 0.0), jnp.where(i < size, n / size, 0.0))
-            total = total + weighted(jnp.where(few, i, drawn), weight)
-        return total
+        blocks = [_random.uniform_pair(key, places[0] // 2 + j) for j in range(CHUNK // 2)]
+        picks = [jnp.where(few, i, (u * n).astype(int)) for i, u in zip(places, itertools.chain(*blocks), strict=True)]
+        weights = [jnp.where(few, jnp.where(i < n, 1.0, 0.0), jnp.where(i < size, n / size, 0.0)) for i in places]
+        return of_rows(picks, weights)  # u·n can round up to n: `Rows.at` then takes the last row
 
     # Where no lane has more rows than a minibatch, nothing has to be drawn.
-    return lax.cond(rows.most <= size, all_rows, lambda _: lax.fori_loop(0, _chunks(size), add_drawn, zero), None)
+    return lax.cond(
+        rows.most <= size,
+        lambda: _sum_chunks(whole, _chunks(rows.most), zero),
+        lambda: _sum_chunks(drawn, _chunks(size), zero),
+    )
