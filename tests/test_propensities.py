@@ -17,7 +17,7 @@ from blts import random
 from blts._typing import Played, Row
 from blts.agents import Exact, Perturb, Pool, Thompson, propensity
 from blts.models import Gaussian, GaussianUnknownVariance
-from blts.models.marginal import Normal, StudentT
+from blts.models.marginal import NormalLaw, StudentTLaw
 from blts.samplers import mala, sgld, ula
 from laws import LEVEL, counts_p
 
@@ -65,7 +65,7 @@ CASES = {
 @cache
 def of_case(name):
     means, sds = (np.asarray(x, np.float32).astype(float) for x in CASES[name])
-    p = np.asarray(of_laws(Normal(jnp.asarray(means), jnp.asarray(sds))), float)
+    p = np.asarray(of_laws(NormalLaw(jnp.asarray(means), jnp.asarray(sds))), float)
     return p, by_quadrature(means, sds)
 
 
@@ -88,14 +88,14 @@ def test_rare_arms_are_among_the_cases():
 
 def test_two_arms_have_a_closed_form():
     for gap, s1, s2 in ((0.3, 1.0, 1.0), (1.0, 0.01, 3.0), (4.0, 1.0, 1.0)):
-        p = of_laws(Normal(jnp.array([gap, 0.0]), jnp.array([s1, s2])))
+        p = of_laws(NormalLaw(jnp.array([gap, 0.0]), jnp.array([s1, s2])))
         assert float(p[1]) == pytest.approx(special.ndtr(-gap / np.hypot(s1, s2)), rel=1e-4)
 
 
 def test_heavy_tails_too():
     """Student laws without a variance against a million independent draws."""
     df, loc, scale = np.array([1.5, 3.0, 30.0]), np.array([0.0, 1.0, 1.5]), np.array([1.0, 0.5, 0.2])
-    p = np.asarray(of_laws(StudentT(jnp.asarray(df), jnp.asarray(loc), jnp.asarray(scale))), float)
+    p = np.asarray(of_laws(StudentTLaw(jnp.asarray(df), jnp.asarray(loc), jnp.asarray(scale))), float)
     draws = np.random.default_rng(1).standard_t(df, (1_000_000, 3)) * scale + loc
     counts = np.bincount(draws.argmax(1), minlength=3)
     assert counts_p(counts, p) > LEVEL

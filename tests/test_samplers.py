@@ -560,8 +560,8 @@ def theorem_ratio(n: int, chains: int = 1000) -> tuple[float, float]:
 @pytest.mark.parametrize("n", [1, 64, 8192, *(pytest.param(n, marks=pytest.mark.slow) for n in (512, 131_072))])
 def test_the_theorem_holds_at_its_settings(n, record_property):
     sds, ratio = theorem_ratio(n)
-    record_property("w2_in_posterior_sds", sds)
-    record_property("w2_over_bound", ratio)
+    record_property("w2_in_posterior_sds", float(sds))
+    record_property("w2_over_bound", float(ratio))
     print(f"n = {n}: W2 = {sds:.3f} posterior sds, {ratio:.4f} of the bound")
     assert ratio < 1
     # The constant minibatch alone explains what is left: V = (1 + n/2048 · [n > 32]) / (1 - 1/64 at n → ∞) posterior variances.
