@@ -179,12 +179,18 @@ class Perturb:
         return marginal.NormalLaw(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
 
 
+class PoolState(NamedTuple):
+    thetas: Float[Array, "arms size dim"]
+    """Chain ends; where there are no data, what the chains will start from."""
+    n: Int[Array, " arms"]
+
+
 @module
 class Pool:
     """`size` parallel chains an arm; each round draws one of their ends for each arm, and adds no noise.
 
     One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself. A pool of 256
-    plays like exact draws, one of 16 is too small. An arm without data has a pool of prior draws.
+    plays like exact draws, one of 16 is too small. An arm without data draws from its prior, anew each round.
     """
 
     chain: Chain
@@ -204,7 +210,8 @@ class Pool:
 
     def init(self, key, model):
         keys = _random.split(key, self.size)
-        return jnp.swapaxes(jax.vmap(lambda k: prior_draws(k, model))(keys), 0, 1)
+        start = jnp.swapaxes(jax.vmap(lambda k: prior_draws(k, model))(keys), 0, 1)
+        return PoolState(start, jnp.zeros(arms_of(model), int))
 
     def empty(self, model, row, capacity):
         return self.chain.empty(model, row, capacity)
@@ -214,32 +221,35 @@ class Pool:
 
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
-        ends, info = self.chain.run(keys, model, state, history, n)
-        pools = jnp.where((n > 0)[..., None, None], ends, state)
+        ends, info = self.chain.run(keys, model, state.thetas, history, n)
+        new = PoolState(jnp.where((n > 0)[..., None, None], ends, state.thetas), n)
 
-        def report(pool: Array, n: Int[Array, " arms"], info: ChainInfo, history: Tree) -> Info:
+        def report(one: PoolState, info: ChainInfo, history: Tree) -> Info:
             rhat, ess = split_rhat(info)
-            seen = (n > 0)[:, None]
-            values = lambda: self.values(model, pool, ())  # noqa: E731
+            seen = (one.n > 0)[:, None]
+            values = lambda: self.values(model, one.thetas, ())  # noqa: E731
             return Info.of(
-                all_finite(pool, n),
-                mean_over_seen(info.acceptance, n),
+                all_finite(one.thetas, one.n),
+                mean_over_seen(info.acceptance, one.n),
                 jnp.min(jnp.where(seen, ess, jnp.inf)),
                 jnp.max(jnp.where(seen, rhat, 1.0)),
-                oracle_distance(model, history, n, lambda: (values().mean(-1), values().std(-1))),
+                oracle_distance(model, history, one.n, lambda: (values().mean(-1), values().std(-1))),
             )
 
-        return pools, jax.vmap(report)(pools, n, info, history)
+        return new, jax.vmap(report)(new, info, history)
 
     def draw(self, key, model, state):
-        arms = state.shape[0]
-        pick = (_random.uniform(key, (arms,)) * self.size).astype(int)
-        return state[jnp.arange(arms), pick]
+        def one(key, single, thetas, n):
+            # Only one of the two draws is ever used, so one key serves both.
+            member = thetas[(_random.uniform(key) * self.size).astype(int)]
+            return jnp.where(n > 0, member, single.init(key))
 
-    def values(self, model, state, obs) -> Float[Array, "arms size"]:
-        """The mean reward at every member of the pool."""
+        return jax.vmap(one)(_random.split(key, arms_of(model)), model, state.thetas, state.n)
+
+    def values(self, model, thetas: Float[Array, "arms size dim"], obs) -> Float[Array, "arms size"]:
+        """The mean reward at every member of the pools."""
         by_arm = lambda single, xs, a: jax.vmap(lambda x: single.mean_reward(x, obs, a))(xs)  # noqa: E731
-        return jax.vmap(by_arm)(model, state, jnp.arange(state.shape[0]))
+        return jax.vmap(by_arm)(model, thetas, jnp.arange(arms_of(model)))
 
 
 def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:

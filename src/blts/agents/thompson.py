@@ -14,7 +14,7 @@ from ..errors import ConfigError
 from ..models import base as models
 from . import propensity
 from .base import argmax
-from .beliefs import Pool
+from .beliefs import Pool, prior_draws
 
 
 @module
@@ -84,14 +84,22 @@ class Thompson:
     def propensities(self, state, obs=(), *, draws: int = 4096) -> Float[Array, " arms"]:
         """P(a is played) for every arm, the same at every round of the batch.
 
-        By quadrature where the arms' mean rewards have closed laws, exactly for a pool; otherwise from `draws` draws an
-        arm, whose error is below 1/√draws (fixed draws: the same state gives the same answer).
+        By quadrature where the arms' mean rewards have closed laws, exactly for pools of arms with data; otherwise from
+        `draws` draws an arm, whose error is below 1/√draws (fixed draws: the same state gives the same answer).
         """
         if isinstance(self.belief, Pool):
-            return propensity.of_values(self.belief.values(self.model, state, obs))
+            return propensity.of_values(self._pool_values(state, obs, draws))
         laws = self.belief.laws(self.model, state, obs)
         if laws is not None:
             return propensity.of_laws(laws)
         keys = _random.split(_random.as_key(0), draws)
         values = jax.lax.map(lambda k: self.mean_rewards(self.belief.draw(k, self.model, state), obs), keys, batch_size=256)
         return propensity.of_values(values.T)
+
+    def _pool_values(self, state, obs, draws: int) -> Float[Array, "arms values"]:
+        """The mean rewards that each arm's draw is one of: its pool, repeated, or `draws` of its prior without data."""
+        pool = self.belief.values(self.model, state.thetas, obs)
+        repeats = -(-draws // pool.shape[1])
+        keys = _random.split(_random.as_key(0), repeats * pool.shape[1])
+        prior = jax.vmap(lambda k: self.mean_rewards(prior_draws(k, self.model), obs))(keys).T
+        return jnp.where((state.n > 0)[:, None], jnp.tile(pool, (1, repeats)), prior)
