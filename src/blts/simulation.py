@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -17,6 +19,7 @@ from .trace import Trace
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
 COPIES = 3
+WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
 
 _run = jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"))
 
@@ -70,12 +73,50 @@ def simulate(
     sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
     _check_memory(env, agent, batching, rounds, replications, max(sizes), settings)
-    records = []
+    records, start = [], first
     for size in sizes:
-        start = first + sum(r.batches.shape[0] for r in records)
-        record = _run(root, env, agent, batching, rounds, np.int32(start), replications=int(size), **settings)
-        records.append(jax.tree.map(np.asarray, record))
+        records += _run_on_all_cores((root, env, agent, batching, rounds), start, int(size), settings)
+        start += size
     return Trace.of(records, rounds, horizon=int(horizon), names=(str(env), str(agent), str(batching)))
+
+
+_SEEN: set[Any] = set()
+"""Shapes that are compiled: the first run of a shape is not split over threads, which would compile it twice."""
+
+
+def _run_on_all_cores(arguments: tuple, first: int, replications: int, settings: dict) -> list[loop.Record]:
+    """The replications in equal parts, one for each core: XLA runs a part in the thread that calls it.
+
+    Parts are of one size, so that they are compiled once; what the last one has too many is cut off.
+    """
+    parts = cores() if jax.default_backend() == "cpu" and replications >= WORTH_SPLITTING else 1
+    size = -(-replications // parts)
+
+    def part(i: int) -> loop.Record:
+        record = _run(*arguments, np.int32(first + i * size), replications=size, **settings)
+        return jax.tree.map(lambda x: np.asarray(x)[: replications - i * size], record)
+
+    shape = (_shape_of(arguments), size, *settings.values())
+    if parts == 1 or shape not in _SEEN:
+        records = [part(i) for i in range(parts)]
+        _SEEN.add(shape)
+        return records
+    with ThreadPoolExecutor(parts) as threads:
+        return list(threads.map(part, range(parts)))
+
+
+def _shape_of(tree: Any) -> Any:
+    """What decides a compilation: the structure of a tree, and the shapes and types of its leaves."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((np.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
 
 
 def _is_whole(value: Any) -> bool:
@@ -105,8 +146,13 @@ def memory_needed(
     def one_lane(key):
         return loop.start(key[None], env, agent, batching, len(times), horizon=horizon, keep_actions=keep_actions)
 
-    lane = jax.eval_shape(one_lane, as_key(0))
-    return COPIES * replications * sum(_bytes(leaf) for leaf in jax.tree.leaves(lane))
+    shape = (_shape_of((env, agent, batching)), len(times), horizon, keep_actions)
+    if shape not in _LANE_BYTES:  # tracing takes longer than many a run
+        _LANE_BYTES[shape] = sum(_bytes(leaf) for leaf in jax.tree.leaves(jax.eval_shape(one_lane, as_key(0))))
+    return COPIES * replications * _LANE_BYTES[shape]
+
+
+_LANE_BYTES: dict[Any, int] = {}
 
 
 def _bytes(leaf: Any) -> int:
