@@ -15,11 +15,13 @@ from blts import (
     UCB1,
     BayesUCB,
     Bootstrap,
+    Chain,
     DoublingCounts,
     EpsilonGreedy,
     Exact,
     Fixed,
     Gaussian,
+    Langevin,
     Perturb,
     Pool,
     Sequential,
@@ -282,7 +284,7 @@ def final_regret(belief: str, replications: int) -> np.ndarray:
     beliefs = {
         "exact": Exact(),
         "pool": Pool(mala(), 256),
-        "small pool": Pool(mala(), 2),
+        "hot pool": Pool(Chain(Langevin(0.1, temperature=9.0)), 256),
         "theorem": Perturb(ula(), "theorem"),
     }
     agent = Thompson(problem.agent.model, beliefs[belief])
@@ -297,7 +299,7 @@ def errors_apart(a: np.ndarray, b: np.ndarray) -> float:
 def test_a_pool_plays_like_exact_draws():
     exact, pool = final_regret("exact", 1000), final_regret("pool", 400)
     assert errors_apart(pool, exact) < 3
-    assert errors_apart(final_regret("small pool", 400), exact) > 6
+    assert errors_apart(final_regret("hot pool", 400), exact) > 6
 
 
 def test_the_theorem_is_far_too_cautious():
