@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from .. import _random, theory
-from .._module import array, at_least, module, positive, static
+from .._module import array, at_least, module, positive, short, static
 from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
 from ..errors import ConfigError
 from ..history import Log
@@ -118,7 +118,7 @@ class Perturb:
         positive(self, "gamma")
 
     def __str__(self) -> str:
-        return f"{self.chain}, and each round draws around its end with γ = {self.gamma}"
+        return f"{self.chain}, each round drawing around the chain's end with γ = {short(self.gamma)}"
 
     def check_model(self, model):
         if self.gamma == "theorem":
@@ -200,7 +200,7 @@ class Pool:
         at_least(self, "size", 2)
 
     def __str__(self) -> str:
-        return f"{self.chain}, {self.size} chains an arm, of which each round draws one"
+        return f"{self.chain}, {self.size} chains an arm, each round drawing one of their ends"
 
     def check_model(self, model):
         return Pool(self.chain.resolved(model), self.size)

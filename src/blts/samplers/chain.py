@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from .. import _random, theory
-from .._module import at_least, module, static
+from .._module import at_least, module, short, static
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
 from ..history import Log
@@ -67,6 +67,14 @@ class Chain:
         ):
             if isinstance(value, str) and value not in allowed:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
+
+    def __str__(self) -> str:
+        steps = "the theorem's number of" if self.steps == "theorem" else short(self.steps)
+        data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
+        control = " with a control variate" if self.control_variate else ""
+        unit = "Theorem 1's step" if self.scale == "theorem" else "the posterior variance"
+        size = short(getattr(self.kernel, "step_size", None))
+        return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit} on {data}{control}"
 
     def resolved(self, model: Model) -> Chain:
         """The chain with Theorem 1's minibatch size for this model, refusing models without constants."""
