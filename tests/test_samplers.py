@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import cache, partial
 from typing import ClassVar
 
@@ -394,15 +395,24 @@ def test_a_control_variate_keeps_the_law_where_a_plain_minibatch_does_not(record
     assert variance_p((plain - mode) / sd, bias) < 1e-100
 
 
-def test_the_anchor_may_be_off_the_mode():
-    """The control variate is unbiased around any anchor; only its variance depends on it."""
+def anchored_gradients(anchor: float, forget_prior: bool = False) -> tuple[np.ndarray, float]:
+    """Draws of the control-variate gradient at 0.5, and the exact one. The mutant forgets ∇log λ at the anchor."""
     rows, one = rows_of(np.random.default_rng(5).logistic(0.4, 1.0, 200)), jnp.ones(1)
     exact = float(potential.from_rows(Logistic(), rows, one).grad(None, jnp.array([0.5]))[0])
+    U = potential.from_control_variate(Logistic(), rows, 4, jnp.array([anchor]), one)
+    lost = jax.grad(Logistic().log_prior)(jnp.array([anchor])) if forget_prior else 0.0
+    return draws_of_gradient(U._replace(grad=lambda key, x: U.grad(key, x) - lost), 0.5, key=2), exact
+
+
+def test_the_anchor_may_be_off_the_mode():
+    """The control variate is unbiased around any anchor; only its variance depends on it."""
     sds = []
     for anchor in (0.5, 0.7, 3.0):
-        g = draws_of_gradient(potential.from_control_variate(Logistic(), rows, 4, jnp.array([anchor]), one), 0.5, key=2)
+        g, exact = anchored_gradients(anchor)
         sds.append(g.std())
         assert abs(g.mean() - exact) < 4 * g.std() / np.sqrt(CHAINS) + 1e-3
+    wrong, exact = anchored_gradients(0.5, forget_prior=True)
+    assert abs(wrong.mean() - exact) > 4 * wrong.std() / np.sqrt(CHAINS) + 1e-3
     assert sds[0] < 1e-3 < sds[1] < sds[2]
 
 
@@ -543,13 +553,13 @@ def test_a_minibatch_has_no_value():
 
 
 @cache
-def theorem_ratio(n: int, chains: int = 1000) -> tuple[float, float]:
-    """(W2 / posterior sd, W2 / bound) of the chain end under Theorem 1's settings, from a start far off."""
+def theorem_ratio(n: int, chains: int = 1000, steps="theorem", temperature: float = 1.0) -> tuple[float, float]:
+    """(W2 / posterior sd, W2 / bound) of the chain end under Theorem 1's settings, from a start 60 posterior sds off."""
     model = stack(Gaussian(prior_mean=0.0, prior_sd=100.0, sd=0.5), 1)  # flat enough: the theorem's m n + prior ≈ m n
     rewards = np.random.default_rng(n).normal(2.0, 0.5, n)
-    chain = sgld("theorem", "theorem", "theorem").resolved(model)
+    chain = dataclasses.replace(sgld("theorem", steps, "theorem"), kernel=Langevin(1.0, temperature)).resolved(model)
     log = log_of([0] * n, rewards, 1)
-    theta = jnp.full((1, chains, 1), 2.0 + 8 * 0.5 / np.sqrt(n))
+    theta = jnp.full((1, chains, 1), 2.0 + 60 * 0.5 / np.sqrt(n))
     ends = np.asarray(jax.jit(lambda: refresh(chain, random.key(n), model, theta, log)[0])(), float)[0, :, 0]
     precision = 1e-4 + 4 * n
     exact = stats.norm(4 * np.sum(rewards.astype(np.float32).astype(float)) / precision, precision**-0.5)
@@ -568,6 +578,11 @@ def test_the_theorem_holds_at_its_settings(n, record_property):
     # The constant minibatch alone explains what is left: V = (1 + n/2048 · [n > 32]) / (1 - 1/64 at n → ∞) posterior variances.
     if n > 32:
         assert sds == pytest.approx(np.sqrt(1 + n / 2048) - 1, abs=0.1)
+
+
+def test_a_wrong_chain_breaks_the_bound():
+    assert theorem_ratio(64, steps=10)[1] > 1  # not enough steps to come back from so far
+    assert theorem_ratio(64, temperature=1.5)[0] > np.sqrt(1 + 64 / 2048) - 1 + 0.1
 
 
 def test_the_theorem_preset_has_the_papers_numbers():
@@ -618,6 +633,8 @@ def test_ess_is_that_of_an_autoregression():
     _, info = pool_refresh(ula(h, steps=steps), REWARDS, size=size)
     assert float(info.ess) == pytest.approx(size * (steps / 2) * h / (2 - h), rel=0.15)
     assert float(info.rhat) == pytest.approx(1.0, abs=0.02)
+    _, faster = pool_refresh(ula(1.5 * h, steps=steps), REWARDS, size=size)  # what a chain of other ρ has is told apart
+    assert float(faster.ess) != pytest.approx(size * (steps / 2) * h / (2 - h), rel=0.15)
 
 
 def test_an_unconverged_pool_says_so():
@@ -635,6 +652,26 @@ def test_a_wrong_pool_is_at_a_distance():
     hot = pool_refresh(Chain(Langevin(0.1, temperature=1.5), steps=100), REWARDS, size=2000)[1].distance
     assert good < 0.1
     assert float(hot) == pytest.approx(np.sqrt(1.5 / 0.95) - 1, abs=0.1)
+
+
+def test_sgld_reports_its_distance_though_it_keeps_a_log():
+    """The log carries the summary that the oracle needs: a pool of SGLD chains is as near as its minibatch noise allows."""
+    model = stack(Gaussian(prior_mean=0.0, prior_sd=1.0, sd=1.0), 2)
+    row_zero = row(0, 0.0)
+
+    def distance(chain):
+        belief = Pool(chain, 2000)
+        history = belief.empty(model, row_zero, 2 * REWARDS.shape[1])
+        remember = jax.jit(lambda history, r: belief.remember(model, history, r, jnp.asarray(True)))
+        for a, rewards in enumerate(REWARDS):
+            for r in rewards:
+                history = remember(history, row(a, r))
+        return float(one_refresh(belief, random.key(0), model, belief.init(random.key(1), model), history)[1].distance)
+
+    # With 99 rewards in minibatches of 32 the variance is (1 + h n / (2 |D|)) / (1 - h/2) times the posterior's.
+    assert distance(sgld(0.02, steps=300)) == pytest.approx(np.sqrt((1 + 0.02 * 99 / 64) / 0.99) - 1, abs=0.06)
+    hot = Chain(Langevin(0.02, temperature=1.5), steps=300, minibatch=32)
+    assert distance(hot) > 0.15
 
 
 def test_divergence_is_flagged_and_not_raised():
@@ -778,6 +815,12 @@ def tempered(log_density, scale):
     return blackjax.hmc(lambda x: 1.05 * log_density(x), 0.7, scale, 3)
 
 
+def tempered_nuts(log_density, scale):
+    import blackjax
+
+    return blackjax.nuts(lambda x: 1.15 * log_density(x), 0.8, scale)
+
+
 def test_blackjax_hmc_has_the_posterior_law():
     pytest.importorskip("blackjax")
     p, acceptance = blackjax_p(hmc(0.7, leapfrogs=3, steps=25), CHAINS)
@@ -792,6 +835,7 @@ def test_blackjax_nuts_has_the_posterior_law():
     p, acceptance = blackjax_p(nuts(0.8, steps=25), 4000, RowsOnly(prior_mean=[0.0, 1.0]))
     assert p > LEVEL
     assert 0.8 < acceptance < 1
+    assert blackjax_p(Chain(BlackJAX(tempered_nuts), steps=25), 4000, RowsOnly(prior_mean=[0.0, 1.0]))[0] < LEVEL
 
 
 def test_a_blackjax_kernel_without_an_acceptance_reports_one():

@@ -30,13 +30,15 @@ class Log(NamedTuple):
     counts: Int[Array, " actions"]
     seen: Int[Array, ""]
     size: Int[Array, ""]
+    summary: Tree = ()
+    """Each action's summary where its model has an exact posterior: what a sampler is measured against."""
 
     @staticmethod
-    def empty(row: Row, capacity: int, actions: int) -> Log:
+    def empty(row: Row, capacity: int, actions: int, summary: Tree = ()) -> Log:
         """An empty log for rows like `row`."""
         rows = jax.tree.map(lambda leaf: jnp.zeros((capacity, *jnp.shape(leaf)), jnp.result_type(leaf)), row)
         zero = jnp.zeros((), int)
-        return Log(rows, jnp.zeros(capacity, int), jnp.zeros(actions, int), zero, zero)
+        return Log(rows, jnp.zeros(capacity, int), jnp.zeros(actions, int), zero, zero, summary)
 
     def append(self, row: Row, live: Bool[Array, ""]) -> Log:
         """The log with one more row, or as it was where not `live` (the write falls outside and is dropped)."""
@@ -44,7 +46,7 @@ class Log(NamedTuple):
         place = jnp.where(live, self.size, capacity)
         rows = jax.tree.map(lambda store, new: store.at[place].set(new, mode="drop"), self.rows, row)
         rank = self.rank.at[place].set(self.counts[row.action], mode="drop")
-        return Log(rows, rank, count(self.counts, row.action, live), self.seen, self.size + live)
+        return Log(rows, rank, count(self.counts, row.action, live), self.seen, self.size + live, self.summary)
 
     def grouped(self) -> Grouped:
         """A counting sort by action: row i of action a goes to start[a] + rank[i]."""

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
 from ..models.base import Conjugate, Model
-from ..samplers.chain import Chain, ChainInfo, remember_summary
+from ..samplers.chain import Chain, ChainInfo, has_oracle, remember_summary
 
 Thetas = Float[Array, "arms dim"]
 
@@ -270,11 +270,12 @@ def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, 
 def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: Callable[[], tuple[Array, Array]]) -> Array:
     """Largest W2 over arms with data, in posterior sds, of the Gaussians with the moments of the two laws.
 
-    NaN where there is no closed posterior, where it depends on a context, or where the history is a log.
+    NaN where there is no closed posterior, or where it depends on a context.
     """
-    if isinstance(history, Log) or not isinstance(model, Conjugate) or getattr(model, "contextual", False):
+    if not has_oracle(model):
         return jnp.asarray(jnp.nan)
-    exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, history, jnp.arange(arms_of(model)))
+    summary = history.summary if isinstance(history, Log) else history
+    exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, summary, jnp.arange(arms_of(model)))
     if exact is None:
         return jnp.asarray(jnp.nan)
     mean, sd = moments()

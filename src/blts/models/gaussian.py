@@ -10,12 +10,13 @@ from .. import _random
 from .._module import array, finite, module, positive
 from .._typing import Numbers
 from . import marginal, nig
-from .base import Described, Moments, Theory, arm_count, low_high
-from .nig import HALF_LOG_2PI, NormalInverseGamma
+from .base import Moments, Theory, arm_count, low_high
+from .nig import NormalInverseGammaPrior
+from .normal import HALF_LOG_2PI, NormalPrior
 
 
 @module
-class Gaussian(Described):
+class Gaussian(NormalPrior):
     """Rewards N(θ, sd²) with a prior N(prior_mean, prior_sd²) on θ.
 
     >>> from blts.models import Gaussian
@@ -26,42 +27,21 @@ class Gaussian(Described):
     prior_mean: Numbers = array(default=0.0)
     prior_sd: Numbers = array(default=1.0)
     sd: Numbers = array(default=1.0)
-    dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Gaussian rewards"
-    gaussian_prior_and_linear_mean: ClassVar[bool] = True
 
     def check(self):
         arm_count(self)
         finite(self, "prior_mean")
         positive(self, "prior_sd", "sd")
 
-    def init(self, key):
-        return self.prior_mean + self.prior_sd * _random.normal(key, (1,))
-
-    def log_prior(self, theta):
-        return -0.5 * jnp.square((theta[0] - self.prior_mean) / self.prior_sd) - jnp.log(self.prior_sd) - HALF_LOG_2PI
-
     def log_likelihood(self, theta, row):
         return -0.5 * jnp.square((row.reward - theta[0]) / self.sd) - jnp.log(self.sd) - HALF_LOG_2PI
-
-    def mean_reward(self, theta, obs, action):
-        return theta[0]
-
-    def prior_mean_reward(self, obs, action):
-        """Mean and sd of the mean reward under the prior."""
-        return self.prior_mean, self.prior_sd
-
-    def theta_of_mean(self, mean):
-        return jnp.asarray(mean, float)[None]
 
     def sample(self, key, theta, obs, action):
         return theta[0] + self.sd * _random.normal(key)
 
     def information(self, theta):
         return jnp.reshape(1.0 / jnp.square(self.sd), (1,))
-
-    def prior_precision(self):
-        return jnp.reshape(1.0 / jnp.square(self.prior_sd), (1,))
 
     def theory(self):
         m = 1.0 / self.sd**2
@@ -90,7 +70,7 @@ class Gaussian(Described):
 
 
 @module
-class GaussianUnknownVariance(Described):
+class GaussianUnknownVariance(NormalInverseGammaPrior):
     """Rewards N(μ, σ²), θ = (μ, log σ), with the prior σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     `weight` is worth that many rewards about the mean; `a` and `b` say that σ² is about b/a.
@@ -104,23 +84,7 @@ class GaussianUnknownVariance(Described):
     weight: Numbers = array(default=1.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=2.0)
-    dim: ClassVar[int] = 2
     noun: ClassVar[str] = "Gaussian rewards of unknown variance"
-
-    def check(self):
-        arm_count(self)
-        finite(self, "prior_mean")
-        positive(self, "weight", "a", "b")
-
-    @property
-    def _prior(self):
-        return NormalInverseGamma(self.prior_mean, self.weight, self.a, self.b)
-
-    def init(self, key):
-        return self._prior.draw(key)
-
-    def log_prior(self, theta):
-        return self._prior.log_density(theta)
 
     def log_likelihood(self, theta, row):
         return nig.log_likelihood(theta, row.reward)
@@ -131,28 +95,16 @@ class GaussianUnknownVariance(Described):
     def sample(self, key, theta, obs, action):
         return theta[0] + jnp.exp(theta[1]) * _random.normal(key)
 
-    def information(self, theta):
-        return nig.information(theta)
-
-    def prior_precision(self):
-        return self._prior.precision
-
     def theory(self):
         return Theory(False, "log p is not concave in (μ, log σ) for every reward, so m and L do not exist.")
 
     # The exact posterior
-
-    def empty(self):
-        return Moments.zero()
 
     def add(self, summary, row):
         return summary.plus(row.reward)
 
     def log_likelihood_of(self, theta, summary):
         return nig.log_likelihood_of(theta, summary)
-
-    def draw(self, key, summary):
-        return self._prior.after(summary).draw(key)
 
     def marginal(self, summary, obs, action):
         mean, weight, a, b = self._prior.after(summary)

@@ -14,7 +14,7 @@ from .._typing import Array, Int, Numbers
 from ..errors import ConfigError
 from . import marginal
 from .base import Described, Sum, Theory, arm_count, low_high
-from .nig import HALF_LOG_2PI
+from .normal import HALF_LOG_2PI
 
 
 class Equations(NamedTuple):

@@ -10,43 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from .. import _random
 from .._module import array, finite, is_concrete, module, positive, require, short
-from .._typing import Array, Numbers
-from .base import Described, Theory, arm_count, low_high
-from .nig import HALF_LOG_2PI
-
-
-class _Location(Described):
-    """What both share: θ is the mean reward, with a Gaussian prior."""
-
-    prior_mean: Array
-    prior_sd: Array
-    dim: ClassVar[int] = 1
-    gaussian_prior_and_linear_mean: ClassVar[bool] = True
-
-    def init(self, key):
-        return self.prior_mean + self.prior_sd * _random.normal(key, (1,))
-
-    def log_prior(self, theta):
-        return -0.5 * jnp.square((theta[0] - self.prior_mean) / self.prior_sd) - jnp.log(self.prior_sd) - HALF_LOG_2PI
-
-    def mean_reward(self, theta, obs, action):
-        return theta[0]
-
-    def prior_mean_reward(self, obs, action):
-        """Mean and sd of the mean reward under the prior."""
-        return self.prior_mean, self.prior_sd
-
-    def theta_of_mean(self, mean):
-        return jnp.asarray(mean, float)[None]
-
-    def prior_precision(self):
-        return jnp.reshape(1.0 / jnp.square(self.prior_sd), (1,))
+from .._typing import Numbers
+from .base import Theory, arm_count, low_high
+from .normal import NormalPrior
 
 
 @module
-class Laplace(_Location):
+class Laplace(NormalPrior):
     """Rewards with density exp(-|r - θ|/scale) / (2 scale) and a prior N(prior_mean, prior_sd²) on θ.
 
     >>> from blts.models import Laplace
@@ -85,7 +56,7 @@ class Laplace(_Location):
 
 
 @module
-class StudentT(_Location):
+class StudentT(NormalPrior):
     """Rewards θ + scale · t with `df` degrees of freedom, and a prior N(prior_mean, prior_sd²) on θ.
 
     >>> from blts.models import StudentT

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
 from .. import _random
-from .._typing import PRNGKey, Scalar, Theta
-from .base import Moments
-
-HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+from .._module import finite, positive
+from .._typing import Array, PRNGKey, Scalar, Theta
+from .base import Described, Moments, arm_count
+from .normal import HALF_LOG_2PI
 
 
 class NormalInverseGamma(NamedTuple):
@@ -68,3 +68,40 @@ def log_likelihood_of(theta: Theta, data: Moments) -> Scalar:
 
 def information(theta: Theta) -> Theta:
     return jnp.stack([jnp.exp(-2.0 * theta[1]), 2.0 + 0.0 * theta[1]])
+
+
+class NormalInverseGammaPrior(Described):
+    """What the models with θ = (μ, log σ) alone share; `add` and the likelihoods say what is normal about a reward."""
+
+    prior_mean: Array
+    weight: Array
+    a: Array
+    b: Array
+    dim: ClassVar[int] = 2
+
+    def check(self):
+        arm_count(self)
+        finite(self, "prior_mean")
+        positive(self, "weight", "a", "b")
+
+    @property
+    def _prior(self):
+        return NormalInverseGamma(self.prior_mean, self.weight, self.a, self.b)
+
+    def init(self, key):
+        return self._prior.draw(key)
+
+    def log_prior(self, theta):
+        return self._prior.log_density(theta)
+
+    def information(self, theta):
+        return information(theta)
+
+    def prior_precision(self):
+        return self._prior.precision
+
+    def empty(self):
+        return Moments.zero()
+
+    def draw(self, key, summary):
+        return self._prior.after(summary).draw(key)

@@ -14,7 +14,7 @@ from .._typing import Numbers
 from . import marginal, nig, rate
 from .base import Described, Moments, Theory, arm_count
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
-from .nig import NormalInverseGamma
+from .nig import NormalInverseGamma, NormalInverseGammaPrior
 
 
 @module
@@ -101,7 +101,7 @@ def Exponential(a: Any = 1.0, b: Any = 1.0) -> Gamma:
 
 
 @module
-class LogNormal(Described):
+class LogNormal(NormalInverseGammaPrior):
     """Rewards whose logarithm is N(μ, σ²), θ = (μ, log σ); σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     The mean reward is exp(μ + σ²/2). Its *expectation* is infinite under any inverse gamma law of σ², because large σ²
@@ -117,23 +117,7 @@ class LogNormal(Described):
     weight: Numbers = array(default=1.0)
     a: Numbers = array(default=10.0)
     b: Numbers = array(default=10.0)
-    dim: ClassVar[int] = 2
     noun: ClassVar[str] = "log-normal rewards"
-
-    def check(self):
-        arm_count(self)
-        finite(self, "prior_mean")
-        positive(self, "weight", "a", "b")
-
-    @property
-    def _prior(self):
-        return NormalInverseGamma(self.prior_mean, self.weight, self.a, self.b)
-
-    def init(self, key):
-        return self._prior.draw(key)
-
-    def log_prior(self, theta):
-        return self._prior.log_density(theta)
 
     def log_likelihood(self, theta, row):
         log_reward = jnp.log(row.reward)
@@ -145,28 +129,16 @@ class LogNormal(Described):
     def sample(self, key, theta, obs, action):
         return jnp.exp(theta[0] + jnp.exp(theta[1]) * _random.normal(key))
 
-    def information(self, theta):
-        return nig.information(theta)
-
-    def prior_precision(self):
-        return self._prior.precision
-
     def theory(self):
         return Theory(False, "log p is not concave in (μ, log σ) for every reward, nor in the reward, so m, L and ν do not exist.")
 
     # The exact posterior
-
-    def empty(self):
-        return Moments.zero()
 
     def add(self, summary, row):
         return summary.plus(jnp.log(row.reward))
 
     def log_likelihood_of(self, theta, summary):
         return nig.log_likelihood_of(theta, summary) - summary.total
-
-    def draw(self, key, summary):
-        return self._prior.after(summary).draw(key)
 
     def marginal(self, summary, obs, action):
         return None

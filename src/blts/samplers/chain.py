@@ -20,7 +20,7 @@ from .._module import at_least, module, short, static
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
 from ..history import Log
-from ..models.base import Model, Sufficient, arm
+from ..models.base import Conjugate, Model, Sufficient, arm
 from . import potential as potentials
 from .base import Potential, Sampler
 from .langevin import Langevin
@@ -91,14 +91,17 @@ class Chain:
     # What is remembered: a summary where that is enough, the rows otherwise.
 
     def empty(self, model: Model, row: Row, capacity: int) -> Tree:
-        if self.needs_log(model):
-            return Log.empty(row, capacity, jax.tree.leaves(model)[0].shape[0])
-        return jax.vmap(lambda single: single.empty())(model)
+        arms = jax.tree.leaves(model)[0].shape[0]
+        summary = lambda: jax.vmap(lambda single: single.empty())(model)  # noqa: E731
+        if not self.needs_log(model):
+            return summary()
+        return Log.empty(row, capacity, arms, summary() if has_oracle(model) else ())
 
     def remember(self, model: Model, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
-        if isinstance(history, Log):
-            return history.append(row, live)
-        return remember_summary(model, history, row, live)
+        if not isinstance(history, Log):
+            return remember_summary(model, history, row, live)
+        summary = remember_summary(model, history.summary, row, live) if has_oracle(model) else ()
+        return history.append(row, live)._replace(summary=summary)
 
     def run(
         self,
@@ -220,6 +223,11 @@ def _accumulate(moments, x, inside):
     change = jnp.where(inside, x - mean, 0.0)
     mean = mean + change / jnp.maximum(count, 1)
     return count, mean, m2 + change * jnp.where(inside, x - mean, 0.0)
+
+
+def has_oracle(model: Any) -> bool:
+    """Whether the law of an arm's mean reward is known exactly, without a context."""
+    return isinstance(model, Conjugate) and not getattr(model, "contextual", False)
 
 
 def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:

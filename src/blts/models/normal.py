@@ -1,0 +1,42 @@
+"""The Gaussian prior of a location, for models whose θ is the mean reward."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import jax.numpy as jnp
+
+from .. import _random
+from .._typing import Array
+from .base import Described
+
+HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class NormalPrior(Described):
+    """θ is the mean reward, with the prior N(prior_mean, prior_sd²): what the three location models share."""
+
+    prior_mean: Array
+    prior_sd: Array
+    dim: ClassVar[int] = 1
+    gaussian_prior_and_linear_mean: ClassVar[bool] = True
+
+    def init(self, key):
+        return self.prior_mean + self.prior_sd * _random.normal(key, (1,))
+
+    def log_prior(self, theta):
+        return -0.5 * jnp.square((theta[0] - self.prior_mean) / self.prior_sd) - jnp.log(self.prior_sd) - HALF_LOG_2PI
+
+    def mean_reward(self, theta, obs, action):
+        return theta[0]
+
+    def prior_mean_reward(self, obs, action):
+        """Mean and sd of the mean reward under the prior."""
+        return self.prior_mean, self.prior_sd
+
+    def theta_of_mean(self, mean):
+        return jnp.asarray(mean, float)[None]
+
+    def prior_precision(self):
+        return jnp.reshape(1.0 / jnp.square(self.prior_sd), (1,))
