@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blts import theory
+from blts import random, theory
 from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, Sequential, StaticDoubling
 from blts.errors import ConfigError
 
@@ -27,7 +27,7 @@ def _scan(scheme_type, arguments, actions: int, length: int):
         def body(state, x):
             return scheme.step(state, *x)
 
-        return jax.lax.scan(body, scheme.init(actions), (obs, played))[1]
+        return jax.lax.scan(body, scheme.init(random.key(0), actions), (obs, played))[1]
 
     return jax.jit(flush)
 
@@ -310,7 +310,7 @@ def test_schemes_say_what_they_do():
 
 
 def test_a_scheme_maps_over_replications():
-    state = jax.vmap(lambda _: DoublingCounts().init(3))(jnp.arange(2))
+    state = jax.vmap(lambda _: DoublingCounts().init(random.key(0), 3))(jnp.arange(2))
     due = []
     for a in ([0, 1], [0, 2], [0, 1]):
         state, now = jax.vmap(lambda s, a: DoublingCounts().step(s, (), a))(state, jnp.array(a))

@@ -50,13 +50,17 @@ class Info(NamedTuple):
     """Largest split R-hat over the arms of a pool."""
     distance: Scalar
     """Largest W2 over the arms, in posterior sds, between what is drawn within the batch and the exact posterior."""
+    residual: Scalar
+    """What a plan may lose a round in the model it was made for."""
 
     @staticmethod
-    def of(finite: Any, acceptance: Any = _NAN, ess: Any = _NAN, rhat: Any = _NAN, distance: Any = _NAN) -> Info:
+    def of(
+        finite: Any, acceptance: Any = _NAN, ess: Any = _NAN, rhat: Any = _NAN, distance: Any = _NAN, residual: Any = _NAN
+    ) -> Info:
         """An Info of the shape of `finite`."""
         finite = jax.numpy.asarray(finite)
         number = lambda x: jax.numpy.broadcast_to(jax.numpy.asarray(x, float), finite.shape)  # noqa: E731
-        return Info(finite, *map(number, (acceptance, ess, rhat, distance)))
+        return Info(finite, *map(number, (acceptance, ess, rhat, distance, residual)))
 
 
 __all__ = [

@@ -64,4 +64,9 @@ def count(counts: Int[Array, " actions"], action: Int[Array, ""], live: Bool[Arr
 
 def where(mask: Bool[Array, " lanes"], new: Tree, old: Tree) -> Tree:
     """`new` in the lanes of the mask, `old` elsewhere, for every array of two trees with a leading lane axis."""
-    return jax.tree.map(lambda a, b: jnp.where(mask.reshape(mask.shape + (1,) * (jnp.ndim(a) - mask.ndim)), a, b), new, old)
+
+    def choose(a, b):
+        # What a step handed on untouched, such as the world that a replication lives in, need not be copied.
+        return a if a is b else jnp.where(mask.reshape(mask.shape + (1,) * (jnp.ndim(a) - mask.ndim)), a, b)
+
+    return jax.tree.map(choose, new, old)

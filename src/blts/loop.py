@@ -21,6 +21,8 @@ from . import _random
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, Row, Tree
 from .history import count, where
 
+LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
+
 
 class Diagnostics(NamedTuple):
     """What the refreshes of a replication reported, gathered."""
@@ -35,12 +37,20 @@ class Diagnostics(NamedTuple):
     """Largest of any refresh."""
     distance: Float[Array, " replications"]
     """Mean over refreshes of the distance to the exact posterior, in posterior sds."""
+    residual: Float[Array, " replications"]
+    """Largest of any refresh: what a plan may lose a round in the model it was made for."""
 
     @staticmethod
     def start(replications: int) -> Diagnostics:
         fill = lambda value: jnp.full(replications, value, float)  # noqa: E731
         return Diagnostics(
-            jnp.zeros(replications, int), jnp.ones(replications, bool), fill(0), fill(jnp.inf), fill(-jnp.inf), fill(0)
+            jnp.zeros(replications, int),
+            jnp.ones(replications, bool),
+            fill(0),
+            fill(jnp.inf),
+            fill(-jnp.inf),
+            fill(0),
+            fill(-jnp.inf),
         )
 
     def plus(self, info: Info) -> Diagnostics:
@@ -52,6 +62,7 @@ class Diagnostics(NamedTuple):
             jnp.minimum(self.ess, info.ess),
             jnp.maximum(self.rhat, info.rhat),
             self.distance + (info.distance - self.distance) / k,
+            jnp.maximum(self.residual, info.residual),
         )
 
 
@@ -62,14 +73,14 @@ class Record(NamedTuple):
     """Cumulative regret at the recorded times."""
     ends: Int[Array, "replications batches"]
     """The rounds with which batches ended; 0 beyond the last."""
-    actions: Int[Array, "replications rounds"]
-    """Every action, where asked for; otherwise no columns."""
+    actions: Array
+    """Every action, `[replications, rounds, …]`, where asked for; otherwise no columns."""
     plays: Int[Array, "replications actions"]
     batches: Int[Array, " replications"]
     reward: Float[Array, " replications"]
     """Mean reward over all rounds."""
     best: Float[Array, " replications"]
-    """Share of rounds in which a best action was played."""
+    """Share of rounds in which a best action was played; in an MDP, an optimal action of the state."""
     diagnostics: Diagnostics
 
 
@@ -133,7 +144,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
     record = Record(
         regret=jnp.zeros((R, points)),
         ends=jnp.zeros((R, batching.most(horizon, env.actions)), int),
-        actions=jnp.zeros((R, horizon if keep_actions else 0), int),
+        actions=jnp.zeros((R, horizon if keep_actions else 0, *row.action.shape), row.action.dtype),
         plays=jnp.zeros((R, env.actions), int),
         batches=zero,
         reward=jnp.zeros(R),
@@ -146,8 +157,8 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         obs,
         jax.vmap(agent.init)(key_agent),
         repeat(history),
-        repeat(batching.init(env.actions)),
-        zero > 0,
+        jax.vmap(lambda k: batching.init(_random.fold_in(k, LAST), env.actions))(keys),
+        jnp.full(R, agent.observes_first),
         jnp.zeros(R),
         zero,
         record,
@@ -157,7 +168,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
 def _row(env, key) -> Row:
     """A row as this environment makes it, for its shapes."""
     state, obs = env.reset(key)
-    action = jnp.zeros((), int)
+    action = jnp.zeros((), int if env.actions else float)  # without a number of actions, they are continuous
     _, step = env.step(key, state, action)
     return Row(obs, action, step.reward, step.obs)
 
@@ -186,7 +197,7 @@ def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) ->
         plays=jax.vmap(count)(old.plays, action, live),
         batches=old.batches + due,
         reward=old.reward + jnp.where(live, step.reward, 0.0),
-        best=old.best + (live & (step.regret <= 0)),
+        best=old.best + (live & (step.regret <= 0 if step.best is None else step.best)),
         diagnostics=old.diagnostics,
     )
     return Lanes(

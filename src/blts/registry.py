@@ -19,6 +19,8 @@ class Entry(NamedTuple):
     name: str
     summary: str
     build: Callable[..., Any]
+    about: dict[str, Any]
+    """What is known of it besides: an agent's world and its usual batching."""
 
     def options(self) -> dict[str, Any]:
         """Options that `--set name=value` can change, with their defaults."""
@@ -29,12 +31,12 @@ class Entry(NamedTuple):
 _ENTRIES: dict[str, dict[str, Entry]] = {}
 
 
-def register(kind: str, name: str) -> Callable[[F], F]:
+def register(kind: str, name: str, **about: Any) -> Callable[[F], F]:
     """Register a builder under a name; the first line of its docstring is its summary."""
 
     def add(build: F) -> F:
         summary = (inspect.getdoc(build) or "").split("\n")[0]
-        _ENTRIES.setdefault(kind, {})[name] = Entry(name, summary, build)
+        _ENTRIES.setdefault(kind, {})[name] = Entry(name, summary, build, about)
         return build
 
     return add

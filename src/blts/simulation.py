@@ -69,6 +69,12 @@ def simulate(
         raise ConfigError(
             f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."
         )
+    counted, states = getattr(batching, "states", None), getattr(env, "states", 1)
+    if counted is not None and counted != states:
+        raise ConfigError(
+            f"The batching counts visits of {counted} states and the environment has "
+            + (f"{states}; give it states={states}." if states else "no table of them; use StaticDoubling, Fixed or Geometric.")
+        )
     root, rounds = as_key(key), recorded_times(times, horizon)
     sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}

@@ -73,6 +73,11 @@ class Trace:
         return self.batches.shape[0]
 
     @property
+    def switches(self) -> np.ndarray:
+        """How many policies were used: the first, and one after each batch that closed before the horizon."""
+        return 1 + ((self.ends > 0) & (self.ends < self.horizon)).sum(1)
+
+    @property
     def final_regret(self) -> np.ndarray:
         """Regret at the horizon, one number a replication."""
         return self.regret[:, -1]
@@ -99,13 +104,14 @@ class Trace:
             "batches": self.batches,
             "best_share": self.best_share,
             "reward": self.mean_reward,
+            "switches": self.switches,
         }.items():
             values = np.asarray(values, float)
             out[f"{name}_mean"] = float(values.mean())
             out[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else math.nan
             out[f"{name}_se"] = float(_standard_error(values))
         out["refreshes_finite"] = bool(self.diagnostics.finite.all())
-        for name in ("acceptance", "ess", "rhat", "distance"):
+        for name in ("acceptance", "ess", "rhat", "distance", "residual"):
             values = np.asarray(getattr(self.diagnostics, name))
             if np.isfinite(values).all():
                 out[name] = float(values.mean())

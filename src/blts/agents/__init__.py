@@ -9,4 +9,9 @@ from .index import BayesUCB as BayesUCB
 from .index import EpsilonGreedy as EpsilonGreedy
 from .index import SuccessiveElimination as SuccessiveElimination
 from .index import Uniform as Uniform
+from .psrl import PSRL as PSRL
+from .psrl import Follow as Follow
 from .thompson import Thompson as Thompson
+from .transitions import Parameters as Parameters
+from .transitions import Rows as Rows
+from .ucrl2 import UCRL2 as UCRL2

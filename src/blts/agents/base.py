@@ -18,6 +18,11 @@ class Agent(Protocol):
         """Whether `observe` is so cheap (a few operations an arm) that running it in every lane each round beats waiting."""
         ...
 
+    @property
+    def observes_first(self) -> bool:
+        """Whether `observe` is also called before the first round, on no data: what plans does so there, and only there."""
+        ...
+
     def init(self, key: PRNGKey) -> Tree: ...
 
     def act(self, key: PRNGKey, state: Tree, obs: Tree, played: Played) -> Int[Array, ""]:

@@ -61,6 +61,7 @@ class _RewardMeans:
     """Remembers the count and mean of each arm's rewards."""
 
     incremental: ClassVar[bool] = True
+    observes_first: ClassVar[bool] = False
     actions: int
 
     def init(self, key) -> Any:
@@ -193,6 +194,7 @@ class BayesUCB:
     arms: int | None = static(default=None)
 
     incremental: ClassVar[bool] = True
+    observes_first: ClassVar[bool] = False
 
     def check(self):
         at_least(self, "horizon", 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ class Thompson:
 
     model: Any
     belief: Any
+    observes_first: ClassVar[bool] = False
     arms: int | None = static(default=None)
     """The number of arms, where the model's numbers do not say it."""
 

@@ -1,6 +1,7 @@
 """When the posterior is refreshed."""
 
 from .base import Batching as Batching
+from .chance import Geometric as Geometric
 from .clock import Fixed as Fixed
 from .clock import Grid as Grid
 from .clock import Sequential as Sequential

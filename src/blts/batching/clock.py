@@ -20,7 +20,7 @@ class _Clock:
 
     ends: Any
 
-    def init(self, actions):
+    def init(self, key, actions):
         return jnp.zeros((), int)
 
     def step(self, state, obs, action):

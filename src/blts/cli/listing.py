@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,31 +15,30 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
     from ..problems import PRIORS
     from ..registry import entries
 
-    priors = {
-        "informative": "The prior that knows the order of the arms, as in the paper's experiments.",
-        "uninformative": "The same weak prior for every arm.",
-    }
-    assert tuple(priors) == PRIORS
     found = {
         heading: [{"name": e.name, "summary": e.summary, "options": e.options()} for e in entries(kind).values()]
         for kind, heading in KINDS.items()
     }
-    found["priors"] = [{"name": name, "summary": summary, "options": {}} for name, summary in priors.items()]
+    found["priors"] = [{"name": name, "summary": summary, "options": {}} for name, summary in PRIORS.items()]
     if as_json:
         typer.echo(json.dumps(found))
         return
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     for heading, items in found.items():
-        table = Table(
-            box=None, pad_edge=False, show_header=False, title=heading.capitalize(), title_justify="left", title_style="bold"
-        )
-        table.add_column(style="cyan", no_wrap=True, min_width=26)
-        table.add_column()
-        for item in items:
-            options = ", ".join(f"{name}={value}" for name, value in item["options"].items())
-            table.add_row(item["name"], item["summary"] + (f" [dim]({options})[/]" if options else ""))
-        console.print(table)
+        console.print(named(heading.capitalize(), items))
         console.print()
+
+
+def named(heading: str, items: list[dict]) -> Any:
+    """A table of names, what they are, and their options."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False, title=heading, title_justify="left", title_style="bold")
+    table.add_column(style="cyan", no_wrap=True, min_width=26)
+    table.add_column()
+    for item in items:
+        options = ", ".join(f"{name}={value}" for name, value in item["options"].items())
+        table.add_row(item["name"], item["summary"] + (f" [dim]({options})[/]" if options else ""))
+    return table

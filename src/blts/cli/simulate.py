@@ -14,21 +14,24 @@ from ..errors import ConfigError
 def command(
     env: Annotated[str, typer.Option(help="The environment; `blts list` shows all.")] = "gaussian",
     agent: Annotated[str, typer.Option(help="The agent.")] = "blts",
-    batching: Annotated[str, typer.Option(help="When rewards are seen.")] = "dynamic",
-    prior: Annotated[str, typer.Option(help="The belief that agents start from.")] = "informative",
+    batching: Annotated[str | None, typer.Option(help="When rewards are seen; by default as is usual for the agent.")] = None,
+    prior: Annotated[str | None, typer.Option(help="The belief that agents start from; by default the environment's.")] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds; by default the environment's own.")] = None,
     replications: Annotated[int, typer.Option(help="Independent runs.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     batch_size: Annotated[int | None, typer.Option(help='Rounds a batch, for the batching "fixed".')] = None,
-    drawn: Annotated[bool, typer.Option("--drawn", help="Draw each replication's arms from the prior.")] = False,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="An option of the agent, as name=value; repeatable.")] = None,
+    drawn: Annotated[bool, typer.Option("--drawn", help="Draw each replication's world from the prior.")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="An option of the agent, the batching or the environment, as name=value; repeatable."),
+    ] = None,
     chunk: Annotated[int | None, typer.Option(help="Replications run at once, to save memory.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Simulate an agent in an environment and print its regret and batches."""
     from .setup import use_compilation_cache
 
-    options = _options(set_ or [])
+    options = options_of(set_ or [])
     use_compilation_cache()
     from ..catalogue import condition
     from ..simulation import simulate
@@ -37,7 +40,7 @@ def command(
     trace = simulate(
         seed, chosen.env, chosen.agent, chosen.batching, horizon=chosen.horizon, replications=replications, times=100, chunk=chunk
     )
-    names = {"env": env, "agent": agent, "batching": batching, "prior": prior, "seed": seed}
+    names = chosen.names | {"seed": seed}
     if as_json:
         summary = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in trace.summary().items()}
         typer.echo(json.dumps(names | summary))
@@ -45,7 +48,8 @@ def command(
         _show(names, trace)
 
 
-def _options(pairs: list[str]) -> dict[str, Any]:
+def options_of(pairs: list[str]) -> dict[str, Any]:
+    """What `--set name=value` says."""
     from ..registry import text_to_value
 
     options = {}
@@ -71,7 +75,8 @@ def _show(names: dict[str, Any], trace: Any) -> None:
     for name, label, unit in (
         ("regret", "regret at the horizon", 1),
         ("batches", "batches", 1),
-        ("best_share", "rounds with a best arm, %", 100),
+        ("switches", "policies", 1),
+        ("best_share", "rounds with a best action, %", 100),
         ("reward", "reward a round", 1),
     ):
         table.add_row(label, *(f"{unit * summary[f'{name}_{part}']:.2f}" for part in ("mean", "sd", "se")))

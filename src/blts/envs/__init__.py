@@ -5,4 +5,12 @@ from .base import Env as Env
 from .base import Step as Step
 from .bootstrap import Bootstrap as Bootstrap
 from .bootstrap import rand_hie as rand_hie
+from .garnet import garnet as garnet
 from .linear import LinearBandit as LinearBandit
+from .parametric import ParametricMDP as ParametricMDP
+from .riverswim import riverswim as riverswim
+from .riverswim import riverswim_paper as riverswim_paper
+from .riverswim import riverswim_strehl as riverswim_strehl
+from .riverswim import strens_chain as strens_chain
+from .tabular import MDP as MDP
+from .tabular import DrawnMDP as DrawnMDP

@@ -19,3 +19,4 @@ from .positive import Exponential as Exponential
 from .positive import Gamma as Gamma
 from .positive import LogNormal as LogNormal
 from .positive import ZeroInflatedLogNormal as ZeroInflatedLogNormal
+from .tabular import Tabular as Tabular

@@ -13,3 +13,10 @@ from .chain import sgld as sgld
 from .chain import ula as ula
 from .langevin import Langevin as Langevin
 from .metropolis import MALA as MALA
+from .mirror import Entropic as Entropic
+from .mirror import Identity as Identity
+from .mirror import LogBarrier as LogBarrier
+from .mirrored import Mirrored as Mirrored
+from .rows import ExactRows as ExactRows
+from .rows import LogGammaRows as LogGammaRows
+from .rows import MirroredRows as MirroredRows

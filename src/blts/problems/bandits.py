@@ -1,42 +1,19 @@
-"""Problems by name: an environment with the beliefs that agents may start from.
+"""Bandits by name. `informative` and `uninformative` are the two priors of the paper's experiments.
 
-`informative` and `uninformative` are the two priors of the paper's experiments. An environment's arms are in the order
-of their means; agents break ties by an order of their own, so shuffling the arms would change nothing in law.
+An environment's arms are in the order of their means; agents break ties by an order of their own, so shuffling the arms
+would change nothing in law.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from . import envs, models
-from .errors import ConfigError, UnknownName
-from .registry import register
-
-PRIORS = ("informative", "uninformative")
-
-
-class Problem(NamedTuple):
-    env: Any
-    priors: dict[str, Any]
-    """A model for each prior."""
-    horizon: int
-
-    def model(self, prior: str) -> Any:
-        if prior not in self.priors:
-            raise UnknownName("prior", prior, self.priors)
-        return self.priors[prior]
-
-    def drawn(self, prior: str) -> Problem:
-        """The same problem with each replication's arms drawn from the prior: its mean regret is the Bayesian regret."""
-        model = self.model(prior)
-        if isinstance(self.env, envs.Bandit):
-            return self._replace(env=envs.Bandit(model, arms=self.env.actions))
-        if isinstance(self.env, envs.LinearBandit):
-            return self._replace(env=envs.LinearBandit(models.stack(model, self.env.actions)))
-        raise ConfigError("Recorded rewards cannot be drawn from a prior; leave out --drawn.")
+from .. import envs, models
+from ..registry import register
+from .base import Problem
 
 
 def _of(env: Any, informative: Any, uninformative: Any, horizon: int = 650) -> Problem:

@@ -1,0 +1,127 @@
+"""Posterior sampling for MDPs (Algorithm 3): every published variant is this agent with a belief and a batching scheme."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from .._module import module
+from .._typing import Info, Tree
+from ..errors import ConfigError
+from ..models.tabular import Tabular
+
+
+class Following(NamedTuple):
+    """The sampled model, and the plan that is best for it."""
+
+    theta: Tree
+    plan: Tree
+
+
+def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> Tree:
+    """The plans of a block of sampled models; tables are planned all at once, starting from the last plans."""
+    return model.plan(thetas, plans) if isinstance(model, Tabular) else jax.vmap(model.plan)(thetas)
+
+
+@module
+class PSRL:
+    """Draw a model from the posterior, follow its optimal policy until the batch closes, and draw again.
+
+    The first model is drawn from the prior. `model` is a `Tabular` with the belief `Rows(…)`, or a dynamics with
+    `Parameters(…)`; a policy switch is a batch.
+
+    >>> from blts.agents import PSRL, Rows
+    >>> from blts.models import Tabular
+    >>> from blts.samplers import LogGammaRows
+    >>> PSRL(Tabular([[0.0, 0.0], [0.0, 1.0]]), Rows(LogGammaRows())).actions
+    2
+    """
+
+    model: Any
+    belief: Any
+    incremental: ClassVar[bool] = False
+    observes_first: ClassVar[bool] = True
+
+    def check(self):
+        self.belief.check_model(self.model)
+
+    def __str__(self) -> str:
+        return f"Posterior sampling, {self.belief}.\n{self.model}"
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{line}</p>" for line in str(self).splitlines())
+
+    @property
+    def actions(self) -> int:
+        return self.model.actions
+
+    def init(self, key):
+        # The first plan is made by `observe` on no data; until then any plan of the right shapes will do.
+        theta = self.belief.init(key, self.model)
+        plan = jax.eval_shape(self.model.plan, theta)
+        return Following(theta, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), plan))
+
+    def act(self, key, state, obs, played):
+        del key, played
+        return self.model.act(state.plan, obs)
+
+    def empty(self, row, capacity):
+        return self.belief.empty(self.model, row, capacity)
+
+    def remember(self, history, row, live):
+        return self.belief.remember(self.model, history, row, live)
+
+    def observe(self, keys, states, histories):
+        """The first call, before any round, draws the model from the prior."""
+        thetas, info = self.belief.refresh(keys, self.model, states.theta, histories)
+        plans = plans_of(self.model, thetas, states.plan)
+        return Following(thetas, plans), info._replace(residual=residual_of(plans, info.finite.shape))
+
+
+def residual_of(plans: Tree, shape: tuple[int, ...]) -> Any:
+    """What the plans may lose a round, where the planner says it."""
+    return jnp.broadcast_to(jnp.asarray(getattr(plans, "residual", jnp.nan), float), shape)
+
+
+@module
+class Follow:
+    """One policy for ever: that which is best for `theta`. With the true θ it is the optimal policy."""
+
+    model: Any
+    theta: Any
+    incremental: ClassVar[bool] = False
+    observes_first: ClassVar[bool] = False
+
+    @classmethod
+    def knowing(cls, model: Any, env: Any) -> Follow:
+        """The optimal policy of an environment that says its truth."""
+        truth = getattr(env, "truth", None)
+        if truth is None:
+            raise ConfigError("Each replication draws a world of its own, so no one policy is optimal; leave out --drawn.")
+        return cls(model, truth)
+
+    def __str__(self) -> str:
+        return f"The best policy for a given model.\n{self.model}"
+
+    @property
+    def actions(self) -> int:
+        return self.model.actions
+
+    def init(self, key):
+        del key
+        return self.model.plan(jax.tree.map(jnp.asarray, self.theta))
+
+    def act(self, key, state, obs, played):
+        del key, played
+        return self.model.act(state, obs)
+
+    def empty(self, row, capacity):
+        return ()
+
+    def remember(self, history, row, live):
+        return ()
+
+    def observe(self, keys, states, histories):
+        return states, Info.of(jnp.ones(keys.shape, bool))

@@ -1,0 +1,45 @@
+"""A scheme that tosses a coin after every round."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from .. import _random
+from .._module import array, is_concrete, module, require, short
+from .._typing import Array, Int, Numbers, PRNGKey
+
+
+class Coin(NamedTuple):
+    key: PRNGKey
+    t: Int[Array, ""]
+
+
+@module
+class Geometric:
+    """A batch closes after each round with probability `rate`: lengths are geometric (continuing PSRL, Xu et al. 2022).
+
+    >>> from blts.batching import Geometric
+    >>> print(Geometric(0.01))
+    Rewards are seen after a round with probability 0.01.
+    """
+
+    rate: Numbers = array(default=0.01)
+
+    def check(self):
+        ok = (self.rate > 0) & (self.rate <= 1) if is_concrete(self.rate) else True
+        require(self, ok, f"rate must be a probability above 0; got {short(self.rate)}.")
+
+    def __str__(self) -> str:
+        return f"Rewards are seen after a round with probability {short(self.rate)}."
+
+    def init(self, key, actions):
+        return Coin(key, jnp.zeros((), int))
+
+    def step(self, state, obs, action):
+        t = state.t + 1
+        return Coin(state.key, t), _random.uniform(_random.fold_in(state.key, t)) < self.rate
+
+    def most(self, horizon, actions):
+        return horizon

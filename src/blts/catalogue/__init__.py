@@ -1,0 +1,10 @@
+"""The table of methods as code: every name is a composition of a model, a sampler, a batching scheme and a rule."""
+
+from .. import problems as problems  # registers the environments
+from . import bandit_agents as bandit_agents
+from . import batching as batching
+from . import mdp_agents as mdp_agents
+from . import methods as methods
+from .condition import Condition as Condition
+from .condition import condition as condition
+from .methods import Method as Method

@@ -1,0 +1,68 @@
+"""Agents for bandits by name. A builder is given the setting; what it may change besides are its options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import agents, samplers
+from ..registry import register
+from .setting import Setting
+
+
+def _belief(chain: samplers.Chain, gamma: float | str, pool: int) -> Any:
+    return agents.Pool(chain, pool) if pool else agents.Perturb(chain, gamma)
+
+
+@register("agent", "blts")
+def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=1.0, pool=0, control_variate=False):
+    """Langevin Thompson sampling with SGLD (Algorithms 1 and 2); with dynamic batching this is BLTS."""
+    chain = samplers.sgld(step_size, steps, minibatch, control_variate=control_variate)
+    return agents.Thompson(on.model, _belief(chain, gamma, pool), on.actions)
+
+
+@register("agent", "exact-ts")
+def exact_ts(on: Setting):
+    """Thompson sampling with exact posterior draws, for conjugate models."""
+    return agents.Thompson(on.model, agents.Exact(), on.actions)
+
+
+@register("agent", "ula-ts")
+def ula_ts(on: Setting, step_size=0.1, steps=50, gamma=1.0, pool=0):
+    """Thompson sampling with the unadjusted Langevin algorithm on all data."""
+    return agents.Thompson(on.model, _belief(samplers.ula(step_size, steps), gamma, pool), on.actions)
+
+
+@register("agent", "mala-ts")
+def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64):
+    """Thompson sampling with a pool of Metropolis-adjusted Langevin chains on all data."""
+    return agents.Thompson(on.model, _belief(samplers.mala(step_size, steps), gamma, pool), on.actions)
+
+
+@register("agent", "ucb1")
+def ucb1(on: Setting, scale=1.0):
+    """UCB1: bonus on plays, mean on observed rewards."""
+    return agents.UCB1(on.actions, scale)
+
+
+@register("agent", "bayes-ucb")
+def bayes_ucb(on: Setting, c=0.0, count="plays"):
+    """Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward."""
+    return agents.BayesUCB(on.model, on.horizon, c, count, on.actions)
+
+
+@register("agent", "eps-greedy")
+def eps_greedy(on: Setting, c=1.0):
+    """Decaying ε-greedy: ε = min(1, c·N/t)."""
+    return agents.EpsilonGreedy(on.actions, c)
+
+
+@register("agent", "base")
+def base(on: Setting, width=2.0):
+    """Batched successive elimination (BaSE, Gao et al. 2019)."""
+    return agents.SuccessiveElimination(on.actions, on.horizon, width)
+
+
+@register("agent", "uniform")
+def uniform(on: Setting):
+    """Every arm with the same probability."""
+    return agents.Uniform(on.actions)

@@ -1,0 +1,70 @@
+"""Batching schemes by name."""
+
+from __future__ import annotations
+
+from .. import batching
+from ..registry import register
+from .setting import Setting
+
+
+@register("batching", "sequential")
+def sequential(on: Setting):
+    """Rewards are seen after every round."""
+    return batching.Sequential()
+
+
+@register("batching", "fixed")
+def fixed(on: Setting, size=10):
+    """Rewards are seen every `size` rounds."""
+    return batching.Fixed(size)
+
+
+@register("batching", "static")
+def static(on: Setting):
+    """Batches of 1, 2, 4, … rounds."""
+    return batching.StaticDoubling()
+
+
+@register("batching", "dynamic")
+def dynamic(on: Setting):
+    """A batch closes when the plays of an arm, or of a state–action pair, reach the next power of two (Algorithm 2)."""
+    return batching.DoublingCounts(on.counted_states)
+
+
+@register("batching", "doubled-since-switch")
+def doubled_since_switch(on: Setting, pseudo_count="prior"):
+    """A batch closes when the plays of an arm, or of a pair, exceed twice what they were when it began (TSDE's reading).
+
+    In an MDP the prior's weight counts as visits, as in the paper's experiments; `pseudo_count` changes that.
+    """
+    return batching.DoubledSinceSwitch(on.counted_states, on.weight(pseudo_count))
+
+
+@register("batching", "tsde")
+def tsde(on: Setting, pseudo_count="prior"):
+    """As doubled-since-switch, or when a batch is longer than the one before it (Ouyang et al. 2017)."""
+    return batching.DoubledSinceSwitch.tsde(on.counted_states, on.weight(pseudo_count))
+
+
+@register("batching", "ucrl2")
+def ucrl2(on: Setting):
+    """A batch closes when a pair was visited as often in it as before it (Jaksch et al. 2010)."""
+    return batching.DoubledSinceSwitch.ucrl2(on.counted_states)
+
+
+@register("batching", "geometric")
+def geometric(on: Setting, rate=0.01):
+    """A batch closes after each round with probability `rate` (continuing PSRL)."""
+    return batching.Geometric(rate)
+
+
+@register("batching", "minimax-grid")
+def minimax_grid(on: Setting, batches=5):
+    """The minimax grid of Gao et al. (2019) with `batches` batches."""
+    return batching.Grid.minimax(on.horizon, batches)
+
+
+@register("batching", "geometric-grid")
+def geometric_grid(on: Setting, batches=5):
+    """The geometric grid of Gao et al. (2019) with `batches` batches."""
+    return batching.Grid.geometric(on.horizon, batches)

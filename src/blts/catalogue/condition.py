@@ -1,0 +1,95 @@
+"""Names become objects here, with every name checked before anything is built."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NamedTuple
+
+from .. import registry
+from ..errors import ConfigError
+from ..problems import Problem
+from .setting import Setting
+
+
+class Condition(NamedTuple):
+    """Everything `simulate` needs, built from names."""
+
+    env: Any
+    agent: Any
+    batching: Any
+    horizon: int
+    names: dict[str, str]
+    """The names it was built from, defaults filled in."""
+
+
+def condition(
+    env: str,
+    agent: str,
+    batching: str | None = None,
+    prior: str | None = None,
+    horizon: int | None = None,
+    *,
+    drawn: bool = False,
+    batch_size: int | None = None,
+    options: dict[str, Any] | None = None,
+) -> Condition:
+    """The parts of one simulation. `batching` is by default the agent's own, `prior` the environment's first.
+
+    `options` belong to whichever of agent, batching scheme and environment has an option of that name.
+
+    >>> from blts.catalogue import condition
+    >>> condition("gaussian", "ucb1", "dynamic", horizon=100).agent
+    UCB1(actions=15, scale=1)
+    >>> condition("strens-chain", "tsde").names["batching"]
+    'tsde'
+    """
+    entries = {"environment": registry.find("environment", env), "agent": registry.find("agent", agent)}
+    scheme = entries["agent"].about.get("batching", "dynamic") if batching is None else batching
+    entries["batching"] = registry.find("batching", scheme)
+    if batch_size is not None and scheme != "fixed":
+        raise ConfigError(f'A batch size goes with the batching "fixed", not with {scheme!r}; leave one of them out.')
+    given = dict(options or {})
+    if batch_size is not None:
+        given["size"] = batch_size
+    chosen = _sorted_options(entries, given)
+
+    problem: Problem = entries["environment"].build(**chosen["environment"])
+    _check_world(entries["agent"], problem, env)
+    model = problem.model(prior)
+    if drawn:
+        problem = problem.drawn(prior)
+    T = problem.horizon if horizon is None else horizon
+    if T < 1:
+        raise ConfigError(f"horizon must be a whole number ≥ 1; got {T}.")
+    on = Setting(problem.env, model, T)
+    names = {"env": env, "agent": agent, "batching": scheme, "prior": next(iter(problem.priors)) if prior is None else prior}
+    return Condition(
+        problem.env,
+        registry.build("agent", agent, on, **chosen["agent"]),
+        registry.build("batching", scheme, on, **chosen["batching"]),
+        T,
+        names,
+    )
+
+
+def _sorted_options(entries: dict[str, registry.Entry], options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each option under the part that has it; the agent comes first, then the batching scheme, then the environment."""
+    chosen: dict[str, dict[str, Any]] = {kind: {} for kind in entries}
+    for name, value in options.items():
+        owner = next((kind for kind in ("agent", "batching", "environment") if name in entries[kind].options()), None)
+        if owner is None:
+            known = {option: kind for kind in ("agent", "batching", "environment") for option in entries[kind].options()}
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            have = "; ".join(f"the {kind} {e.name!r} has {', '.join(e.options()) or 'none'}" for kind, e in entries.items())
+            raise ConfigError(f"There is no option {name!r}.{hint} Options: {have}.")
+        chosen[owner][name] = value
+    return chosen
+
+
+def _check_world(agent: registry.Entry, problem: Problem, env: str) -> None:
+    if problem.world in agent.about.get("worlds", ("bandit",)):
+        return
+    fitting = [e.name for e in registry.entries("agent").values() if problem.world in e.about.get("worlds", ("bandit",))]
+    kind = {"bandit": "a bandit", "table": "a tabular MDP", "parametric": "an MDP with a parameter vector"}[problem.world]
+    raise ConfigError(f"The agent {agent.name!r} cannot play {env!r}, which is {kind}; use one of {', '.join(fitting)}.")

@@ -1,0 +1,195 @@
+"""What a dynamics is: how a world moves for one parameter vector θ ∈ R^dim, what is believed of θ, and how it is planned.
+
+The belief has the methods of a reward model, over rows of transitions, so that every sampler of `blts.samplers` runs on it:
+`Transitions` presents a dynamics to a chain as one arm that holds all transitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _random
+from .._module import is_concrete, module
+from .._typing import PRNGKey, Row, Scalar, Theta, Tree
+from ..errors import ConfigError
+from ..models.base import Sufficient, Theory
+
+
+@runtime_checkable
+class Dynamics(Protocol):
+    """A parametric transition law p(next_obs | obs, action; θ) with rewards that are known."""
+
+    dim: int
+    actions: int
+    """How many actions there are; 0 where they are continuous."""
+
+    # The belief
+
+    def init(self, key: PRNGKey) -> Theta:
+        """A draw from the prior."""
+        ...
+
+    def log_prior(self, theta: Theta) -> Scalar: ...
+
+    def log_likelihood(self, theta: Theta, row: Row) -> Scalar:
+        """log p(row.next_obs | row.obs, row.action; θ)."""
+        ...
+
+    def information(self, theta: Theta) -> Theta:
+        """A typical curvature of one transition at θ, a number per coordinate: it sets the units of the step size."""
+        ...
+
+    def prior_precision(self) -> Theta: ...
+
+    # The decision
+
+    def plan(self, theta: Theta) -> Tree:
+        """The policy that is best for θ: any arrays, finite for every θ that a sampler can produce."""
+        ...
+
+    def act(self, policy: Tree, obs: Tree) -> Any: ...
+
+    def gain(self, theta: Theta) -> Scalar:
+        """The best average reward a round under θ; costs are negative rewards."""
+        ...
+
+    def gain_of(self, theta: Theta, policy: Tree) -> Scalar:
+        """The average reward a round of a policy under θ."""
+        ...
+
+    # The world
+
+    def start(self) -> Tree: ...
+
+    def sample(self, key: PRNGKey, theta: Theta, obs: Tree, action: Any) -> tuple[Tree, Scalar]:
+        """The next observation and the reward."""
+        ...
+
+    @property
+    def true(self) -> Theta:
+        """The θ of the named problem, for simulations."""
+        ...
+
+
+class Rollout(NamedTuple):
+    """A simulated path: its rows, and where it ended."""
+
+    rows: Row
+    obs: Tree
+
+
+def rollout(key: PRNGKey, dynamics: Any, theta: Theta, policy: Tree, rounds: int, explore: Tree | None = None) -> Rollout:
+    """`rounds` transitions of a policy from the start. With `explore`, rounds take turns between the two policies.
+
+    >>> from blts import random
+    >>> from blts.dynamics import LogitRiverSwim
+    >>> river = LogitRiverSwim()
+    >>> path = rollout(random.key(0), river, river.true, river.plan(river.true), 1000)
+    >>> bool(abs(path.rows.reward.mean() - 0.857) < 0.1)
+    True
+    """
+
+    def step(obs, t):
+        action = dynamics.act(policy, obs)
+        if explore is not None:
+            action = jnp.where(t % 2 == 1, dynamics.act(explore, obs), action)
+        next_obs, reward = dynamics.sample(_random.fold_in(key, t), theta, obs, action)
+        return next_obs, Row(obs, action, reward, next_obs)
+
+    obs, rows = jax.lax.scan(step, dynamics.start(), jnp.arange(rounds))
+    return Rollout(rows, obs)
+
+
+@module
+class Transitions:
+    """A dynamics as a model of one arm: rows `Row((obs, action), 0, reward, next_obs)`.
+
+    Where the dynamics keeps a summary of its data, so does this, and a full gradient costs the same for any number of rows.
+
+    >>> from blts.dynamics import Inventory
+    >>> from blts.samplers import mala, sgld
+    >>> arm = Transitions(Inventory())
+    >>> mala().needs_log(arm), sgld().needs_log(arm)
+    (False, True)
+    """
+
+    dynamics: Any
+
+    def __new__(cls, dynamics: Any = None):
+        # Chains ask by type whether there is a summary, so the answer has to be a type.
+        return object.__new__(SummarisedTransitions if isinstance(dynamics, Sufficient) else cls)
+
+    @staticmethod
+    def row(obs: Tree, action: Any, reward: Scalar, next_obs: Tree) -> Row:
+        """The row as the chain's history groups it: all transitions are rows of arm 0."""
+        return Row((obs, action), jnp.zeros((), int), reward, next_obs)
+
+    @staticmethod
+    def unpacked(row: Row) -> Row:
+        """The row as the dynamics reads it."""
+        obs, action = row.obs
+        return Row(obs, action, row.reward, row.next_obs)
+
+    def stacked(self) -> Transitions:
+        """The same with an arm axis of length 1 before every number, as chains want it."""
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], self)
+
+    @property
+    def dim(self) -> int:
+        return self.dynamics.dim
+
+    def __str__(self) -> str:
+        return f"All transitions as rows of one arm. {self.dynamics}"
+
+    def init(self, key):
+        return self.dynamics.init(key)
+
+    def log_prior(self, theta):
+        return self.dynamics.log_prior(theta)
+
+    def log_likelihood(self, theta, row):
+        return self.dynamics.log_likelihood(theta, self.unpacked(row))
+
+    def information(self, theta):
+        return self.dynamics.information(theta)
+
+    def prior_precision(self):
+        return self.dynamics.prior_precision()
+
+    def theory(self):
+        return Theory(False, "log p of one transition is not strongly concave in every direction of θ, so there is no m.")
+
+
+@module
+class SummarisedTransitions(Transitions):
+    """Transitions of a dynamics that keeps a summary."""
+
+    def empty(self):
+        return self.dynamics.empty()
+
+    def add(self, summary, row):
+        return self.dynamics.add(summary, self.unpacked(row))
+
+    def log_likelihood_of(self, theta, summary):
+        return self.dynamics.log_likelihood_of(theta, summary)
+
+
+def summary_of(dynamics: Any, rows: Row) -> Tree:
+    """The summary of stacked rows (a row axis before every number)."""
+    return jax.lax.scan(lambda summary, row: (dynamics.add(summary, row), None), dynamics.empty(), rows)[0]
+
+
+def clipped(theta: Theta, low: float, high: float) -> Theta:
+    """θ brought into a box, and a NaN to its middle: what a planner can take whatever a sampler did."""
+    return jnp.clip(jnp.where(jnp.isnan(theta), 0.5 * (low + high), theta), low, high)
+
+
+def inside(owner: Any, name: str, holds: Any, sentence: str) -> None:
+    """Refuse a number outside its domain; traced ones are let through."""
+    value = getattr(owner, name)
+    if is_concrete(value) and not np.all(holds(np.asarray(value))):
+        raise ConfigError(f"{type(owner).__name__}: {name} must {sentence}; got {np.asarray(value).tolist()}.")

@@ -1,0 +1,80 @@
+"""Finite worlds from one function: the probabilities of the next state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .. import _random, planning
+from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta
+from ..planning.elimination import evaluate
+
+TINY = 1e-30  # keeps the logarithm of a state that cannot follow finite in float32
+
+
+class Finite:
+    """What follows from `probabilities(theta, state, action) -> [states]` and the known `rewards() -> [states, actions]`.
+
+    A dynamics that inherits it adds sizes, a prior and the curvature. Plans are by policy iteration.
+    """
+
+    states: Any
+    actions: Any
+
+    def probabilities(self, theta: Theta, state: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, " states"]:
+        raise NotImplementedError
+
+    def rewards(self) -> Float[Array, "states actions"]:
+        raise NotImplementedError
+
+    def transitions(self, theta: Theta) -> Float[Array, "states actions states"]:
+        """All rows of the transition law at θ."""
+        over_actions = jax.vmap(self.probabilities, (None, None, 0))
+        return jax.vmap(over_actions, (None, 0, None))(theta, jnp.arange(self.states), jnp.arange(self.actions))
+
+    def log_likelihood(self, theta: Theta, row: Row) -> Scalar:
+        p = self.probabilities(theta, row.obs, row.action)
+        return jnp.log(jnp.maximum(p[row.next_obs], TINY))
+
+    def inside(self, theta: Theta) -> Theta:
+        """θ brought to where it can be planned; here, finite numbers."""
+        return jnp.nan_to_num(theta)
+
+    def plan(self, theta: Theta) -> Int[Array, " states"]:
+        return self.solve(theta).policy
+
+    def gain(self, theta: Theta) -> Scalar:
+        return self.solve(theta).gain
+
+    def solve(self, theta: Theta) -> planning.Plan:
+        """Policy, gain and bias by Howard's policy iteration."""
+        return planning.howard(self.transitions(self.inside(theta)), self.rewards())
+
+    def gain_of(self, theta: Theta, policy: Int[Array, " states"]) -> Scalar:
+        return stationary_reward(self.transitions(theta), self.rewards(), policy)
+
+    def act(self, policy: Int[Array, " states"], obs: Int[Array, ""]) -> Int[Array, ""]:
+        return policy[obs]
+
+    def start(self) -> Int[Array, ""]:
+        return jnp.zeros((), int)
+
+    def sample(self, key: PRNGKey, theta: Theta, obs: Int[Array, ""], action: Int[Array, ""]):
+        return categorical(key, self.probabilities(theta, obs, action)), self.rewards()[obs, action]
+
+
+def categorical(key: PRNGKey, p: Float[Array, " states"]) -> Int[Array, ""]:
+    """A state by inversion: how many of the cumulative probabilities are below u."""
+    below = jnp.cumsum(p)
+    return jnp.minimum(jnp.sum(below <= _random.uniform(key) * below[-1]), p.shape[0] - 1)
+
+
+def stationary_reward(
+    transitions: Float[Array, "states actions states"], rewards: Float[Array, "states actions"], policy: Int[Array, " states"]
+) -> Scalar:
+    """The gain of a policy from state 0."""
+    states = jnp.arange(policy.shape[0])
+    gain, _ = evaluate(transitions[states, policy][..., None], rewards[states, policy][:, None])
+    return gain[0, 0]

@@ -1,0 +1,41 @@
+"""Random MDPs with a given number of successors: Garnets (Archibald et al. 1995)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import ConfigError
+from .tabular import MDP
+
+
+def garnet(states: int = 10, actions: int = 3, successors: int = 3, seed: int = 0, reward_share: float = 0.3) -> MDP:
+    """Each pair has `successors` next states with uniform spacings as probabilities; a share of the pairs pays U(0, 1).
+
+    The first successor of action 0 leads round a random cycle through all states, so every state can be reached.
+
+    >>> from blts.envs import garnet
+    >>> garnet(states=8, actions=2).actions
+    2
+    """
+    for name, value, least in (("states", states, 2), ("actions", actions, 1), ("successors", successors, 1)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ConfigError(f"garnet: {name} must be a whole number ≥ {least}; got {value!r}.")
+    if successors > states:
+        raise ConfigError(f"garnet: successors must be at most the {states} states; got {successors}.")
+    if not 0 < reward_share <= 1:
+        raise ConfigError(f"garnet: reward_share must be between 0 and 1; got {reward_share!r}.")
+    rng = np.random.default_rng(seed)
+    cycle = rng.permutation(states)
+    following = np.empty(states, int)
+    following[cycle] = np.roll(cycle, -1)
+    transitions = np.zeros((states, actions, states))
+    for s in range(states):
+        for a in range(actions):
+            chosen = rng.choice(states, successors, replace=False)
+            if a == 0 and following[s] not in chosen:
+                chosen[0] = following[s]
+            cuts = np.sort(rng.uniform(size=successors - 1))
+            transitions[s, a, chosen] = np.diff(np.concatenate([[0.0], cuts, [1.0]]))
+    pays = rng.uniform(size=(states, actions)) < reward_share
+    rewards = np.where(pays, rng.uniform(size=(states, actions)), 0.0)
+    return MDP(transitions, rewards)

@@ -1,0 +1,103 @@
+"""Chains in which the good end is hard to reach: RiverSwim in four printed forms, and the Strens chain."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import ConfigError
+from .tabular import MDP
+
+LEFT, RIGHT = 0, 1
+
+
+def _length(states: int, least: int = 2) -> None:
+    if not isinstance(states, int) or isinstance(states, bool) or states < least:
+        raise ConfigError(f"states must be a whole number ≥ {least}; got {states!r}.")
+
+
+def riverswim_paper(states: int = 5, left: float = 2.0, right: float = 10.0) -> MDP:
+    """RiverSwim exactly as the paper prints it: both ends pay whatever the action.
+
+    Right succeeds with 0.8 and else goes one left; left succeeds with 0.2 and else stays. The optimum is 7.51, above the
+    4.15 that the paper's table has for the optimal policy: the table cannot come from this chain.
+
+    >>> from blts.envs import riverswim_paper
+    >>> print(riverswim_paper())
+    An MDP of 5 states and 2 actions with the optimal average reward 7.513.
+    """
+    _length(states)
+    moves = {
+        LEFT: [(-1, 0.2), (0, 0.8)],
+        RIGHT: [(-1, 0.2), (1, 0.8)],
+    }
+    rewards = np.zeros((states, 2))
+    rewards[0], rewards[-1] = left, right
+    return _line(states, moves, rewards)
+
+
+def strens_chain(states: int = 5, slip: float = 0.2, left: float = 2.0, right: float = 10.0) -> MDP:
+    """The chain of Strens (2000) with rewards that fit the paper's table: `right` whenever in the last state.
+
+    A move is the opposite of what was chosen with probability `slip`. Forward is one step on, or staying in the last state;
+    back is to state 0. `left` is paid in state 0 when the effective move is back. The rewards here are their means over
+    slips.
+
+    >>> from blts.envs import strens_chain
+    >>> print(strens_chain())
+    An MDP of 5 states and 2 actions with the optimal average reward 4.176.
+    """
+    _length(states)
+    if not 0 <= slip <= 0.5:
+        raise ConfigError(f"slip must be a probability between 0 and 0.5; got {slip!r}.")
+    s = np.arange(states)
+    successors = np.stack([np.minimum(s + 1, states - 1), np.zeros_like(s)], 1)
+    forward = np.array([slip, 1 - slip])
+    rewards = np.zeros((states, 2))
+    rewards[0] = left * (1 - forward)
+    rewards[-1] = right
+    probabilities = np.stack([forward, 1 - forward], 1)
+    return MDP(np.tile(probabilities, (states, 1, 1)), rewards, successors=np.repeat(successors[:, None], 2, 1))
+
+
+def riverswim(states: int = 6, left: float = 0.005, right: float = 1.0) -> MDP:
+    """RiverSwim as in Osband et al. (2013): left never fails and pays at the left end, right pays at the right end.
+
+    >>> from blts.envs import riverswim
+    >>> print(riverswim())
+    An MDP of 6 states and 2 actions with the optimal average reward 0.4286.
+    """
+    _length(states)
+    return _swim(states, left, right, first=(0.4, 0.6), interior=(0.05, 0.6, 0.35), last=(0.4, 0.6))
+
+
+def riverswim_strehl(states: int = 6, left: float = 5.0, right: float = 10_000.0) -> MDP:
+    """RiverSwim as in Strehl and Littman (2008): 0.1 back, 0.6 stay, 0.3 on; 0.7 of staying at either end.
+
+    >>> from blts.envs import riverswim_strehl
+    >>> riverswim_strehl().states
+    6
+    """
+    _length(states)
+    return _swim(states, left, right, first=(0.7, 0.3), interior=(0.1, 0.6, 0.3), last=(0.7, 0.3))
+
+
+def _line(states: int, moves: dict[int, list[tuple[int, float]]], rewards: np.ndarray) -> MDP:
+    """A chain whose actions move by the same steps with the same probabilities everywhere; it is clamped at its ends."""
+    s = np.arange(states)[:, None]
+    successors = np.stack([np.clip(s + [step for step, _ in moves[a]], 0, states - 1) for a in (LEFT, RIGHT)], 1)
+    probabilities = np.array([[p for _, p in moves[a]] for a in (LEFT, RIGHT)])
+    return MDP(np.tile(probabilities, (states, 1, 1)), rewards, successors=successors)
+
+
+def _swim(states: int, left: float, right: float, first: tuple, interior: tuple, last: tuple) -> MDP:
+    """Left is certain. Right: (stay, on) at the first state, (back, stay, on) inside, (back, stay) at the last."""
+    s = np.arange(states)
+    successors = np.clip(np.repeat((s[:, None] + [-1, 0, 1])[:, None], 2, 1), 0, states - 1)
+    probabilities = np.zeros((states, 2, 3))
+    probabilities[:, LEFT, 0] = 1.0
+    probabilities[:, RIGHT] = interior
+    probabilities[0, RIGHT] = (0.0, *first)
+    probabilities[-1, RIGHT] = (*last, 0.0)
+    rewards = np.zeros((states, 2))
+    rewards[0, LEFT], rewards[-1, RIGHT] = left, right
+    return MDP(probabilities, rewards, successors=successors)

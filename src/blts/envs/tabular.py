@@ -1,0 +1,214 @@
+"""Finite MDPs: any from arrays, and those drawn from a Dirichlet prior for Bayesian regret."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _random, planning
+from .._module import array, at_least, is_concrete, module, require, short, static
+from .._typing import Array, Bool, Float, Int, Numbers, PRNGKey, Scalar
+from ..errors import ConfigError
+from ..models.tabular import Sampled, Tabular
+from ..samplers.rows import ExactRows
+from .base import Step
+
+LAWS = ("mean", "gaussian", "bernoulli")
+
+
+class World(NamedTuple):
+    """What one replication lives in."""
+
+    below: Float[Array, "states actions k"]
+    """Cumulative transition probabilities, for drawing by inversion."""
+    successors: Int[Array, "states actions k"] | None
+    """The states they belong to; None where every state has an entry."""
+    rewards: Float[Array, "states actions"]
+    gain: Scalar
+    best: Bool[Array, "states actions"]
+    """Whether an action is optimal in a state."""
+
+
+class Place(NamedTuple):
+    state: Int[Array, ""]
+    world: World | None
+    """Where each replication has a world of its own."""
+
+
+def cumulative(transitions: Any) -> Any:
+    """Cumulative sums whose last entry is above every uniform number."""
+    xp = jnp if not is_concrete(transitions) or not isinstance(transitions, np.ndarray) else np
+    below = xp.cumsum(transitions, -1)
+    last = xp.arange(below.shape[-1]) == below.shape[-1] - 1
+    return xp.where(last, 2.0, below)
+
+
+def move(key: PRNGKey, world: World, state: Int[Array, ""], action: Int[Array, ""], law: str, sd: Any) -> tuple[Array, Step]:
+    """One transition. The regret of a round is the optimal gain less its expected reward: noise in rewards is no regret."""
+    key_state, key_reward = (key, key) if law == "mean" else _random.split(key)
+    row = world.below[state, action]
+    following = jnp.sum(row <= _random.uniform(key_state), dtype=int)
+    if world.successors is not None:
+        following = world.successors[state, action, following]
+    mean = world.rewards[state, action]
+    if law == "gaussian":
+        reward = mean + sd * _random.normal(key_reward)
+    elif law == "bernoulli":
+        reward = jnp.where(_random.uniform(key_reward) < mean, 1.0, 0.0)
+    else:
+        reward = mean
+    return following, Step(following, reward, world.gain - mean, world.best[state, action])
+
+
+def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: float) -> Any:
+    """The actions that are optimal with the plan's bias, ties included."""
+    values = rewards + planning.expected(transitions, plan.bias)
+    return values >= values.max(-1, keepdims=True) - tolerance
+
+
+@module
+class MDP:
+    """A finite MDP from transition probabilities `[states, actions, states]` and expected rewards `[states, actions]`.
+
+    Its regret is T times the optimal average reward less what was earned. It is solved once, when it is built.
+
+    Args:
+        successors: with K possible next states a pair, their numbers `[states, actions, K]`; `transitions` then has the K
+            probabilities of each pair. A chain of 5000 states fits so.
+        start: the state every run starts from.
+        law: rewards are their means ("mean", as in the paper), or drawn: "gaussian" with `sd`, or "bernoulli".
+
+    >>> from blts.envs import MDP
+    >>> print(MDP([[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.0, 1.0]]], [[0.0, 0.0], [0.0, 1.0]]))
+    An MDP of 2 states and 2 actions with the optimal average reward 1.
+    """
+
+    transitions: Numbers = array(ndim=3)
+    rewards: Numbers = array(ndim=2)
+    start: int = static(default=0)
+    law: str = static(default="mean")
+    sd: Numbers = array(default=0.0)
+    gain: Numbers = array(default=None)
+    """The optimal average reward from the start; solved for where not given."""
+    best: Numbers = array(default=None, ndim=2)
+    """1 where an action is optimal; solved for where not given."""
+    successors: Numbers = array(default=None, ndim=3, dtype=int)
+
+    def check(self):
+        planning.check(self.table, self.rewards)
+        at_least(self, "start", 0)
+        if self.start >= self.states:
+            raise ConfigError(f"MDP: start must be one of the {self.states} states, from 0; got {self.start}.")
+        if self.law not in LAWS:
+            raise ConfigError(f"MDP: law must be one of {', '.join(LAWS)}; got {self.law!r}.")
+        require(self, self.sd >= 0, f"sd must be ≥ 0; got {short(self.sd)}.")
+        if self.law == "bernoulli":
+            inside = (self.rewards >= 0) & (self.rewards <= 1)
+            require(self, inside, "Bernoulli rewards need means between 0 and 1; give law='mean' or rescale them.")
+        if self.gain is None or self.best is None:
+            found = self.solve()
+            scale = np.abs(self.rewards).max() + found.span
+            object.__setattr__(self, "gain", np.asarray(found.gain, float))
+            best = best_actions(self.table, self.rewards, found, 1e-9 * float(scale) + 2 * float(found.residual))
+            object.__setattr__(self, "best", np.asarray(best, float))
+
+    def solve(self) -> planning.Plan:
+        """The optimal plan in double precision, certified."""
+        return planning.solve(self.table, self.rewards)
+
+    @property
+    def table(self) -> Any:
+        """The transitions as planners take them: dense or sparse."""
+        return self.transitions if self.successors is None else planning.Sparse(self.successors, self.transitions)
+
+    @property
+    def dense(self) -> np.ndarray:
+        """The transitions `[states, actions, states]`."""
+        if self.successors is None:
+            return self.transitions
+        S, A, K = np.shape(self.transitions)
+        out = np.zeros((S, A, S))
+        s, a, _ = np.indices((S, A, K))
+        np.add.at(out, (s, a, self.successors), self.transitions)
+        return out
+
+    def __str__(self) -> str:
+        return f"An MDP of {self.states} states and {self.actions} actions with the optimal average reward {short(self.gain)}."
+
+    @property
+    def states(self) -> int:
+        return np.shape(self.rewards)[0]
+
+    @property
+    def actions(self) -> int:
+        return np.shape(self.rewards)[1]
+
+    @property
+    def world(self) -> World:
+        number = lambda x: jnp.asarray(x, float)  # noqa: E731
+        return World(number(cumulative(self.transitions)), number(self.rewards), number(self.gain), jnp.asarray(self.best) > 0.5)
+
+    @property
+    def truth(self) -> Sampled:
+        """The MDP as a model of it is drawn: what the optimal policy plans with."""
+        return Sampled(self.dense, self.rewards)
+
+    def reset(self, key):
+        del key
+        start = jnp.asarray(self.start, int)
+        return Place(start, None), start
+
+    def step(self, key, state, action):
+        following, step = move(key, self.world, state.state, action, self.law, self.sd)
+        return Place(following, None), step
+
+
+@module
+class DrawnMDP:
+    """Each replication draws its own MDP from the prior of `model`, so that the mean regret is the Bayesian regret.
+
+    >>> from blts.envs import DrawnMDP
+    >>> from blts.models import Tabular
+    >>> print(DrawnMDP(Tabular([[0.0, 0.0], [0.0, 1.0]])))
+    An MDP drawn for each replication: An MDP of 2 states and 2 actions with Dirichlet(1) rows and known rewards.
+    """
+
+    model: Tabular
+    law: str = static(default="mean")
+    sd: Numbers = array(default=0.0)
+
+    def check(self):
+        if self.model.log_prior is not None:
+            raise ConfigError("DrawnMDP: worlds are drawn from Dirichlet rows; leave out the model's log_prior.")
+        if self.law not in LAWS:
+            raise ConfigError(f"DrawnMDP: law must be one of {', '.join(LAWS)}; got {self.law!r}.")
+
+    def __str__(self) -> str:
+        return f"An MDP drawn for each replication: {self.model}"
+
+    @property
+    def states(self) -> int:
+        return self.model.shape[0]
+
+    @property
+    def actions(self) -> int:
+        return self.model.shape[1]
+
+    def reset(self, key):
+        S, A, _ = self.model.shape
+        key_rows, key_rewards = _random.split(key)
+        weights = self.model.weights.reshape(S * A, S)
+        drawn = ExactRows().draw(_random.split(key_rows, S * A), weights, jnp.zeros_like(weights), weights)
+        sampled = Sampled(drawn.rows.reshape(S, A, S), self.model.draw_rewards(key_rewards, self.model.no_rewards()))
+        plan = self.model.plan(sampled)
+        tolerance = 1e-5 * (jnp.abs(sampled.rewards).max() + plan.span)
+        best = best_actions(sampled.rows, sampled.rewards, plan, tolerance)
+        world = World(cumulative(sampled.rows), None, sampled.rewards, plan.gain, best)
+        start = jnp.zeros((), int)
+        return Place(start, world), start
+
+    def step(self, key, state, action):
+        following, step = move(key, state.world, state.state, action, self.law, self.sd)
+        return Place(following, state.world), step
