@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -15,7 +16,7 @@ from ..errors import ConfigError
 from ..history import count
 from ..models.tabular import Sampled, Tabular
 from ..samplers.chain import Chain, remember_summary
-from ..samplers.rows import RowSampler
+from ..samplers.rows import ExactRows, RowSampler
 from .beliefs import counts_of
 
 SMALL = 512  # entries up to which a comparison in every entry beats XLA's scatter on a CPU
@@ -65,9 +66,8 @@ class Rows:
             raise ConfigError(
                 f"Rows draws the rows of a Tabular model, not of {type(model).__name__}; use Parameters(sgld()) for θ ∈ R^d."
             )
-        if model.log_prior is not None and getattr(self.sampler, "conjugate_only", False):
-            name = type(self.sampler).__name__
-            raise ConfigError(f"{name} draws Dirichlet rows only; with a log_prior use LogGammaRows or MirroredRows.")
+        if model.log_prior is not None and isinstance(self.sampler, ExactRows):
+            raise ConfigError("ExactRows draws Dirichlet rows only; with a log_prior use LogGammaRows or MirroredRows.")
 
     def __str__(self) -> str:
         return f"rows drawn by {self.sampler!r}"
@@ -134,7 +134,9 @@ class Parameters:
 
     def refresh(self, keys, model, thetas: Float[Array, "block dim"], histories):
         n = counts_of(histories)
-        ends, info = self.chain.run(keys, Transitions(model).stacked(), thetas[:, None, None], histories, n)
+        # How much a transition tells depends on where the world is, so the step is set by the transitions seen.
+        chain = dataclasses.replace(self.chain, scale="data") if self.chain.scale == "information" else self.chain
+        ends, info = chain.run(keys, Transitions(model).stacked(), thetas[:, None, None], histories, n)
         # A chain without data stays where it is, at a draw from the prior.
         new = ends[:, 0, 0]
         return new, Info.of(jnp.isfinite(new).all(-1), info.acceptance[:, 0, 0])

@@ -12,6 +12,7 @@ from .._module import array, finite, is_concrete, module, positive
 from .._typing import Array, Bool, Float, Numbers, Row, Scalar
 from ..errors import ConfigError
 from ..models.linear import Linear
+from ..models.nig import HALF_LOG_2PI
 from .base import clipped
 
 MOST = 10.0  # |a| and |b| that are planned for
@@ -90,7 +91,9 @@ class LinearQuadratic:
         return self.regression.log_prior(theta)
 
     def log_likelihood(self, theta, row):
-        return self.regression.log_likelihood(theta, self._pull(row))
+        # As regression.log_likelihood, written out: a product of 2-vectors is slow inside a chain's loop.
+        residual = (row.next_obs - theta[0] * row.obs - theta[1] * row.action) / self.sd
+        return -0.5 * jnp.square(residual) - jnp.log(self.sd) - HALF_LOG_2PI
 
     def information(self, theta):
         """E(x² + u²)/sd² where θ is true and its own plan is played; the curvature of a row lies along (x, u) alone."""

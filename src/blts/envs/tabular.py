@@ -148,7 +148,9 @@ class MDP:
     @property
     def world(self) -> World:
         number = lambda x: jnp.asarray(x, float)  # noqa: E731
-        return World(number(cumulative(self.transitions)), number(self.rewards), number(self.gain), jnp.asarray(self.best) > 0.5)
+        successors = None if self.successors is None else jnp.asarray(self.successors, int)
+        best = jnp.asarray(self.best) > 0.5
+        return World(number(cumulative(self.transitions)), successors, number(self.rewards), number(self.gain), best)
 
     @property
     def truth(self) -> Sampled:

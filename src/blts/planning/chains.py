@@ -9,7 +9,7 @@ import numpy as np
 from .base import Sparse, Transitions, expected
 from .classes import _csr, distance, edges, structure
 
-DENSE = 300
+DENSE = 64
 """Up to this many states a dense solver is quicker than a sparse one, whatever the chain."""
 SOUND = 1e-3
 """An evaluation that misses its own equations by more than this share of the largest reward has lost its digits."""
@@ -65,12 +65,12 @@ class Chain:
             sound = np.abs(error).max() <= SOUND * np.abs(self.rewards).max()
         return float(gain), h if sound else np.full(states, np.nan)
 
-    def busiest(self, members: np.ndarray) -> int:
+    def busiest(self, members: np.ndarray, steps: int = 200) -> int:
         """The state most visited, so far as some steps from all the members tell."""
         share = np.zeros(self.rewards.size)
         share[members] = 1 / members.size
         total = np.zeros_like(share)
-        for _ in range(200):
+        for _ in range(steps):
             share = self._push(share)
             total += share
         return int(total.argmax())
@@ -102,9 +102,11 @@ class Chain:
             return from_o, np.full_like(right, np.nan)
 
 
-def evaluated(transitions: Transitions, rewards: np.ndarray, policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def evaluated(transitions: Transitions, rewards: np.ndarray, policy: np.ndarray, hint: int) -> tuple[np.ndarray, np.ndarray]:
     """The policy and its bias. With several closed classes, or one that takes for ever to reach, the policy is changed so
-    that it leads to the best of them: in a weakly communicating model there is a way, and the gain is no smaller."""
+    that it leads to the best of them: in a weakly communicating model there is a way, and the gain is no smaller.
+
+    What takes for ever is a class in all but name; `hint` is a state in the most promising one."""
     chain = Chain(transitions, rewards, policy)
     if len(chain.classes) > 1:
         policy = unichain(transitions, policy, chain.best_class())
@@ -113,8 +115,9 @@ def evaluated(transitions: Transitions, rewards: np.ndarray, policy: np.ndarray)
     if np.isfinite(h).all():
         return policy, h
     found = [(-np.inf, policy, h)]
-    for members in (chain.classes[0], np.arange(policy.size)):
-        there = unichain(transitions, policy, [chain.busiest(members)])
+    far = 10 * policy.size  # steps enough to drift across
+    for goal in {chain.busiest(np.array([hint]), far), chain.busiest(chain.classes[0]), chain.busiest(np.arange(policy.size))}:
+        there = unichain(transitions, policy, [goal])
         gain, h = Chain(transitions, rewards, there).gain_and_bias()
         if np.isfinite(h).all():
             found.append((gain, there, h))

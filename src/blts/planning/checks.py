@@ -37,7 +37,8 @@ def check(transitions: Transitions, rewards: Any) -> tuple[Transitions, np.ndarr
     wrong = np.abs(total - 1) > 1e-5
     if wrong.any():
         raise ConfigError(
-            f"The probabilities of each state and action must add up to 1; those of {_where(wrong)} add up to {total[wrong][0]:.6g}."
+            "The probabilities of each state and action must add up to 1; "
+            f"those of {_where(wrong)} add up to {total[wrong][0]:.6g}."
         )
     prob = prob / total[..., None]
     return (prob if successors is None else Sparse(successors, prob)), r  # type: ignore[return-value]

@@ -58,23 +58,25 @@ def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, mo
         raise ConfigError(_decomposed(found.closed, found.classes, found.staying))
     goal = tolerance * float(np.abs(r).max())
     # To begin with, go where the best reward is: on a long chain that is far from what the first sweeps would find.
-    policy = unichain(transitions, r.argmax(1), [int(r.max(1).argmax())])
+    hint = int(r.max(1).argmax())
+    policy = unichain(transitions, r.argmax(1), [hint])
     best = _plan(transitions, r, policy, np.zeros(policy.size), 0, goal)
     sweeps = SWEEPS
     for count in range(1, most + 1):
         known = best.residual
-        policy, h = evaluated(transitions, r, policy)
+        policy, h = evaluated(transitions, r, policy, hint)
         if np.isfinite(h).all():
             best = _better(best, _plan(transitions, r, policy, h, count, goal))
         else:
             h = best.bias
         if best.converged:
             return best
-        h = _swept(transitions, r, h, sweeps, goal)
+        h, hint = _swept(transitions, r, np.asarray(h), sweeps, goal)
         last = _plan(transitions, r, policy, h, count, goal)
         best = _better(best, last)
-        if best.converged:
-            return best
+        if last.converged:  # good enough; evaluated exactly it is better still
+            policy, h = evaluated(transitions, r, np.asarray(last.policy), hint)
+            return _better(best, _plan(transitions, r, policy, h, count + 1, goal))
         if (last.policy == policy).all() and not best.residual <= known / 2:
             break  # evaluated exactly, swept, and no better: this is what rounding leaves
         policy, sweeps = np.asarray(last.policy), min(2 * sweeps, 40 * SWEEPS + policy.size)
@@ -85,15 +87,16 @@ def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, mo
     )
 
 
-def _swept(transitions: Transitions, r: np.ndarray, h: np.ndarray, sweeps: int, goal: float) -> np.ndarray:
-    """Relative values after some sweeps of damped value iteration."""
+def _swept(transitions: Transitions, r: np.ndarray, h: np.ndarray, sweeps: int, goal: float) -> tuple[np.ndarray, int]:
+    """Relative values after some sweeps of damped value iteration, and a state where they grow fastest."""
+    difference = np.zeros_like(h)
     for _ in range(sweeps):
         difference = (r + expected(transitions, h)).max(1) - h  # type: ignore[arg-type]
         low, high = difference.min(), difference.max()
         if high - low <= goal:
             break
         h = h + (1 - DAMPING) * (difference - (low + high) / 2)
-    return h
+    return h, int(difference.argmax())
 
 
 def _plan(transitions: Transitions, r: np.ndarray, policy: np.ndarray, h: np.ndarray, count: int, goal: float) -> Plan:

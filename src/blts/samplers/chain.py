@@ -48,7 +48,8 @@ class Chain:
     minibatch: int | str | None = static(default=None)
     control_variate: bool = static(default=False)
     scale: str = static(default="information")
-    """Units of the step size: "information" for 1/(prior precision + n · information), "theorem" for Theorem 1's step."""
+    """Units of the step size: "information" for 1/(prior precision + n · information), "data" for the same with the
+    information that the rows themselves have at the last chain end, "theorem" for Theorem 1's step."""
 
     def check(self):
         if not isinstance(self.steps, str) and not callable(self.steps):
@@ -63,7 +64,7 @@ class Chain:
         for name, value, allowed in (
             ("steps", self.steps, ("theorem",)),
             ("minibatch", self.minibatch, ("theorem",)),
-            ("scale", self.scale, ("theorem", "information")),
+            ("scale", self.scale, ("theorem", "information", "data")),
         ):
             if isinstance(value, str) and value not in allowed:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
@@ -166,13 +167,17 @@ class Chain:
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
-        curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
+        rows = None if store is None else potentials.Rows(store, data, n, most)
+        if self.scale == "data":
+            known = n * rows.information(model, reference) if rows is not None else potentials.curvature(model, data, reference)
+            curvature = lambda x: prior_precision + known  # noqa: E731
+        else:
+            curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
-        if store is None:
+        if rows is None:
             target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
         else:
-            rows = potentials.Rows(store, data, n, most)
             if self.minibatch is None:
                 target = potentials.from_rows(model, rows, scale)
             elif not self.control_variate:

@@ -58,10 +58,10 @@ class Mirrored:
     def needs_value(self) -> bool:
         return getattr(self.inner, "needs_value", False)
 
-    def init(self, theta: Chains) -> MirroredState:
+    def init(self, theta: Chains) -> Any:
         return MirroredState(theta, self.inner.init(self.mirror.dual(theta)))
 
-    def step(self, key, state: MirroredState, potential: Potential) -> tuple[MirroredState, StepInfo]:
+    def step(self, key, state: Any, potential: Potential) -> tuple[Any, StepInfo]:
         dim, units = state.inner.position.shape[-1], jnp.shape(potential.scale)
         if units and units[-1] not in (1, dim):
             raise ConfigError(f"Mirrored: the potential's scale is in dual units, {dim} numbers or one; got {units[-1]}.")
