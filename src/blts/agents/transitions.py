@@ -102,6 +102,11 @@ class Rows:
         return new, Info.of(finite, drawn.acceptance.reshape(R, S * A).mean(1))
 
 
+def _arm(dynamics: Any) -> Any:
+    """The dynamics as chains want it: one arm that holds all transitions."""
+    return Transitions(dynamics).stacked()
+
+
 @module
 class Parameters:
     """θ ∈ R^d of a dynamics, drawn as the end of a chain on all transitions (Algorithm 3 with SGLD).
@@ -127,16 +132,16 @@ class Parameters:
         return model.init(key)
 
     def empty(self, model, row, capacity):
-        return self.chain.empty(Transitions(model).stacked(), Transitions.row(*row), capacity)
+        return self.chain.empty(_arm(model), Transitions.row(*row), capacity)
 
     def remember(self, model, history, row, live):
-        return self.chain.remember(Transitions(model).stacked(), history, Transitions.row(*row), live)
+        return self.chain.remember(_arm(model), history, Transitions.row(*row), live)
 
     def refresh(self, keys, model, thetas: Float[Array, "block dim"], histories):
         n = counts_of(histories)
         # How much a transition tells depends on where the world is, so the step is set by the transitions seen.
         chain = dataclasses.replace(self.chain, scale="data") if self.chain.scale == "information" else self.chain
-        ends, info = chain.run(keys, Transitions(model).stacked(), thetas[:, None, None], histories, n)
+        ends, info = chain.run(keys, _arm(model), thetas[:, None, None], histories, n)
         # A chain without data stays where it is, at a draw from the prior.
         new = ends[:, 0, 0]
         return new, Info.of(jnp.isfinite(new).all(-1), info.acceptance[:, 0, 0])

@@ -133,6 +133,17 @@ class Admission:
     def gain_of(self, theta, policy):
         return self.gains(theta)[policy]
 
+    def table(self, theta) -> tuple[Array, Array]:
+        """The same world as a finite MDP over customers 0 … capacity: transitions and expected rewards."""
+        n, size = jnp.arange(self.capacity + 1), self.capacity + 1
+        share, length = jax.nn.sigmoid(theta[0] - theta[1]), jnp.exp(-jnp.logaddexp(theta[0], theta[1]))
+        down, stay = jnp.eye(size)[jnp.maximum(n - 1, 0)], jnp.eye(size)
+        up = jnp.eye(size)[jnp.minimum(n + 1, self.capacity)]
+        transitions = jnp.stack([share * stay + (1 - share) * down, share * up + (1 - share) * down], 1)
+        paid = share * self.reward * (n < self.capacity)
+        waiting = -self.cost * length * n
+        return transitions, jnp.stack([waiting, waiting + paid], 1)
+
     def act(self, policy, obs):
         return (obs.customers < policy).astype(int)
 

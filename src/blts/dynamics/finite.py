@@ -34,6 +34,10 @@ class Finite:
         over_actions = jax.vmap(self.probabilities, (None, None, 0))
         return jax.vmap(over_actions, (None, 0, None))(theta, jnp.arange(self.states), jnp.arange(self.actions))
 
+    def table(self, theta: Theta) -> tuple[Array, Array]:
+        """Transitions and rewards as a finite MDP."""
+        return self.transitions(theta), self.rewards()
+
     def log_likelihood(self, theta: Theta, row: Row) -> Scalar:
         p = self.probabilities(theta, row.obs, row.action)
         return jnp.log(jnp.maximum(p[row.next_obs], TINY))

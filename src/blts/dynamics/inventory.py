@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +61,7 @@ class _BaseStock:
     a: Numbers
     b: Numbers
     levels: int
+    gain_of: Any
     dim: ClassVar[int] = 1
 
     def check(self):
@@ -102,6 +103,20 @@ class _BaseStock:
         """The least level S with P(D ≤ S) ≥ b/(b + h), or the largest there is."""
         short = self._below(theta) < self.shortage / (self.shortage + self.holding)
         return jnp.minimum(jnp.sum(short), self.levels - 1)
+
+    def table(self, theta) -> tuple[Array, Array]:
+        """The same world as a finite MDP over the stock on hand, 0 … levels - 1: transitions and expected rewards.
+
+        What is owed to customers is part of the next order and changes nothing else, so every backlog is state 0.
+        """
+        levels = jnp.arange(self.levels)
+        pmf = jnp.exp(log_pmf(levels, theta[0]))
+        gap = levels[:, None] - levels  # the demand that leads from the level y to the stock left
+        moves = jnp.where(gap >= 0, pmf[jnp.maximum(gap, 0)], 0.0)
+        moves = moves.at[:, 0].set(1.0 - jnp.sum(moves[:, 1:], 1))
+        after = jnp.maximum(levels[:, None], levels)  # [stock, action]: a level below the stock orders nothing
+        gains = jax.vmap(lambda y: self.gain_of(theta, y))(levels)
+        return moves[after], gains[after]
 
     def act(self, policy, obs):
         return policy

@@ -143,6 +143,12 @@ class LinearQuadratic:
     def gain(self, theta):
         return -self._riccati(theta)[0] * jnp.square(self.sd)
 
+    def residual(self, theta) -> Scalar:
+        """By how much the solution misses the Riccati equation."""
+        a, b = clipped(theta, -MOST, MOST)
+        P, _ = self._riccati(theta)
+        return jnp.abs(self.q + a * a * P - jnp.square(a * b * P) / (self.r + b * b * P) - P)
+
     def gain_of(self, theta, policy):
         """-(q + r K²) sd²/(1 - (a - b K)²), or -∞ where K does not stabilise θ."""
         slack = 1.0 - jnp.square(theta[0] - theta[1] * policy.gain)

@@ -173,6 +173,10 @@ class Recommender:
         """P(s'|s, a; θ), which the plan does not need."""
         return jax.vmap(lambda v: self.expect(theta, v), out_axes=2)(jnp.eye(self.states))
 
+    def table(self, theta) -> tuple[Array, Array]:
+        """Transitions and expected rewards as a finite MDP."""
+        return self.transitions(theta), self.expect(theta, jnp.asarray(self.rewards, float))
+
     def gain_of(self, theta, policy):
         return stationary_reward(self.transitions(theta), self.expect(theta, jnp.asarray(self.rewards, float)), policy)
 

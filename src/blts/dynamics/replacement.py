@@ -127,6 +127,15 @@ class Replacement:
     def gain_of(self, theta, policy):
         return self.gains(theta)[policy]
 
+    def table(self, theta) -> tuple[Array, Array]:
+        """The same world as a finite MDP over wear 0 … levels: transitions and rewards."""
+        s, size = jnp.arange(self.levels + 1), self.levels + 1
+        p = jax.nn.sigmoid(theta[0] + theta[1] * s / self.levels)[:, None]
+        run = p * jnp.eye(size)[jnp.minimum(s + 1, self.levels)] + (1 - p) * jnp.eye(size)
+        replace = jnp.broadcast_to(jnp.eye(size)[0], (size, size))
+        rewards = jnp.stack([-self.running * jnp.square(s), jnp.full(size, -jnp.asarray(self.replacing, float))], 1)
+        return jnp.stack([run, replace], 1), rewards
+
     def act(self, policy, obs):
         return (obs >= policy).astype(int)
 

@@ -139,6 +139,10 @@ class LogitRiverSwim:
     def rewards(self) -> Float[Array, "states actions"]:
         return jnp.zeros((self.length, 2)).at[0, 0].set(self.small).at[-1, 1].set(self.large)
 
+    def table(self, theta) -> tuple[Array, Array]:
+        """Transitions and rewards as a finite MDP."""
+        return self.transitions(theta), self.rewards()
+
     def act(self, policy, obs):
         return policy[obs]
 

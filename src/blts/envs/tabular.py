@@ -62,7 +62,7 @@ def move(key: PRNGKey, world: World, state: Int[Array, ""], action: Int[Array, "
     return following, Step(following, reward, world.gain - mean, world.best[state, action])
 
 
-def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: float) -> Any:
+def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: Any) -> Any:
     """The actions that are optimal with the plan's bias, ties included."""
     values = rewards + planning.expected(transitions, plan.bias)
     return values >= values.max(-1, keepdims=True) - tolerance
@@ -155,7 +155,7 @@ class MDP:
     @property
     def truth(self) -> Sampled:
         """The MDP as a model of it is drawn: what the optimal policy plans with."""
-        return Sampled(self.dense, self.rewards)
+        return Sampled(jnp.asarray(self.dense), jnp.asarray(self.rewards))
 
     def reset(self, key):
         del key

@@ -65,7 +65,7 @@ class Tabular:
             object.__setattr__(self, "rewards", rewards)
             object.__setattr__(self, "states", np.shape(rewards)[0])
             object.__setattr__(self, "actions", np.shape(rewards)[1])
-        shape = (self.states, self.actions, self.states)
+        shape = self.shape
         try:
             fits = np.broadcast_shapes(np.shape(self.alpha), shape) == shape
         except ValueError:

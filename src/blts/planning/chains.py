@@ -53,7 +53,7 @@ class Chain:
         states = self.rewards.size
         if states == 1:
             return float(self.rewards[0]), np.zeros(1)
-        o = self.busiest(self.classes[0])
+        o = int(self.visits(self.classes[0]).argmax())
         rest = np.delete(np.arange(states), o)
         right = np.stack([self.rewards[rest], np.ones(states - 1)], 1)
         from_o, solution = self._without(o, rest, right)
@@ -65,15 +65,15 @@ class Chain:
             sound = np.abs(error).max() <= SOUND * np.abs(self.rewards).max()
         return float(gain), h if sound else np.full(states, np.nan)
 
-    def busiest(self, members: np.ndarray, steps: int = 200) -> int:
-        """The state most visited, so far as some steps from all the members tell."""
+    def visits(self, members: np.ndarray, steps: int = 200) -> np.ndarray:
+        """Expected visits to each state, in some steps from anywhere among the members."""
         share = np.zeros(self.rewards.size)
         share[members] = 1 / members.size
         total = np.zeros_like(share)
         for _ in range(steps):
             share = self._push(share)
             total += share
-        return int(total.argmax())
+        return total
 
     def _push(self, share: np.ndarray) -> np.ndarray:
         if isinstance(self.table, Sparse):
@@ -115,9 +115,9 @@ def evaluated(transitions: Transitions, rewards: np.ndarray, policy: np.ndarray,
     if np.isfinite(h).all():
         return policy, h
     found = [(-np.inf, policy, h)]
-    far = 10 * policy.size  # steps enough to drift across
-    for goal in {chain.busiest(np.array([hint]), far), chain.busiest(chain.classes[0]), chain.busiest(np.arange(policy.size))}:
-        there = unichain(transitions, policy, [goal])
+    for members, steps in (([hint], 10 * policy.size), (chain.classes[0], 200), (np.arange(policy.size), 200)):
+        visits = chain.visits(np.asarray(members), steps)
+        there = unichain(transitions, policy, np.flatnonzero(visits > 1e-3 * visits.max()))
         gain, h = Chain(transitions, rewards, there).gain_and_bias()
         if np.isfinite(h).all():
             found.append((gain, there, h))

@@ -137,7 +137,6 @@ def _staying(inside: np.ndarray, s: np.ndarray, a: np.ndarray, t: np.ndarray) ->
     keep = inside.copy()
     while True:
         leads_out = np.zeros((keep.size, actions), bool)
-        leads_out[s, a] |= False
         np.logical_or.at(leads_out, (s, a), ~keep[t])
         left = keep & ~leads_out.all(1)
         if (left == keep).all():

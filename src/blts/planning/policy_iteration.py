@@ -66,7 +66,8 @@ def howard_flat(P: Array, r: Array, policy: Array, tolerance: Scalar | float, mo
     fill = jnp.arange(blocks * size) % models
 
     def one(block: tuple[Array, Array, Array]) -> Plan:
-        found = howard_lanes(*(jnp.moveaxis(x, 0, -1) for x in block), tolerance, most)
+        P, r, policy = (jnp.moveaxis(x, 0, -1) for x in block)
+        found = howard_lanes(P, r, policy, tolerance, most)
         return jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), found)
 
     if blocks == 1:

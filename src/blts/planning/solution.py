@@ -101,7 +101,7 @@ def _swept(transitions: Transitions, r: np.ndarray, h: np.ndarray, sweeps: int, 
 
 def _plan(transitions: Transitions, r: np.ndarray, policy: np.ndarray, h: np.ndarray, count: int, goal: float) -> Plan:
     """The best policy for h, ties keeping the action of the one given, with its certificate."""
-    q = r + expected(transitions, h)
+    q = r + np.asarray(expected(transitions, h))  # type: ignore[arg-type]
     every, top = np.arange(r.shape[0]), q.max(1)
     slack = 4 * np.finfo(float).eps * (np.abs(r).max() + np.ptp(h))
     policy = np.where(q[every, policy] >= top - slack, policy, q.argmax(1))

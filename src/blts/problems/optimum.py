@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import envs
+from .. import envs, planning
 from ..errors import ConfigError
 from .base import Problem
 
@@ -17,7 +17,7 @@ def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
     """`gain`, `policy`, `span` and `residual` of an MDP.
 
     The residual bounds what the policy may lose a round. A policy is a list of actions, or what describes it: a base stock,
-    a threshold, a feedback gain. Where a world has no table of states, span and residual are None.
+    a threshold, a feedback gain. A world without a table of states has no span; its residual is that of its own equation.
     """
     with jax.enable_x64(True):
         env = build().env
@@ -26,9 +26,15 @@ def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
             return _of_plan(plan)
         if isinstance(env, envs.ParametricMDP):
             world, theta = env.dynamics, env.truth
-            policy = _plain(world.plan(theta))
-            certificate = world.certificate(theta) if hasattr(world, "certificate") else {"span": None, "residual": None}
-            return {"gain": float(world.gain(theta)), "policy": policy} | {k: _plain(v) for k, v in certificate.items()}
+            found = {"gain": float(world.gain(theta)), "policy": _plain(world.plan(theta)), "span": None, "residual": None}
+            if hasattr(world, "table"):
+                # The plan is by a formula of the world's own; its certificate comes from the finite MDP that it stands for.
+                certified = planning.solve(*world.table(theta))
+                gap = abs(found["gain"] - float(certified.gain))
+                found |= {"span": float(certified.span), "residual": float(certified.residual) + gap}
+            elif hasattr(world, "residual"):
+                found["residual"] = float(world.residual(theta))
+            return found
     raise ConfigError("Each replication of this problem draws an MDP of its own, so there is no one optimum; name a fixed MDP.")
 
 

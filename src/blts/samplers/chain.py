@@ -169,7 +169,7 @@ class Chain:
         """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
         rows = None if store is None else potentials.Rows(store, data, n, most)
         if self.scale == "data":
-            known = n * rows.information(model, reference) if rows is not None else potentials.curvature(model, data, reference)
+            known = n * rows.information(model, reference) if rows is not None else potentials.curvature(model, data, reference)  # type: ignore[arg-type]
             curvature = lambda x: prior_precision + known  # noqa: E731
         else:
             curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731

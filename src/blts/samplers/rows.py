@@ -8,6 +8,7 @@ than over a short last axis. What a lane gets does not depend on which lanes run
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -65,7 +66,7 @@ class ExactRows:
             raise ConfigError("ExactRows: a log_prior of the row is not conjugate; use LogGammaRows or MirroredRows.")
         a = _by_state(alpha, counts)
         log_g = jax.vmap(lambda state, a: jax.vmap(_random.log_gamma)(_fold(keys, state), a))(jnp.arange(a.shape[0]), a)
-        return Draw(jax.nn.softmax(log_g, 0).T, jnp.ones(a.shape[1]))
+        return Draw(_softmax(log_g).T, jnp.ones(a.shape[1]))
 
 
 @module
@@ -190,7 +191,14 @@ def _whole_row(log_u, e, new_e) -> Bool[Array, " lanes"]:
 def _shares(a, b, t, minus_log_v) -> Float[Array, "S lanes"]:
     """The row: shares of G(a) = b e^t · V^(1/a), the last factor only where b = a + 1."""
     z = t + jnp.log(b / jnp.max(b, 0)) - jnp.where(a < 1, minus_log_v / a, 0.0)
-    return jax.nn.softmax(z, 0)
+    return _softmax(z)
+
+
+def _softmax(z: Float[Array, "S lanes"]) -> Float[Array, "S lanes"]:
+    """Over the states, written out: a reduction is fused in ways that round differently for other numbers of lanes."""
+    z = lax.optimization_barrier(z)  # or each of the slices below would compute z again
+    e = jnp.exp(z - reduce(jnp.maximum, list(z)))
+    return e / reduce(jnp.add, list(e))
 
 
 def _by_state(alpha: Lanes, counts: Lanes) -> Float[Array, "S lanes"]:
