@@ -11,9 +11,9 @@ import time
 
 from rich.console import Console
 
-from . import bandits, growth, peers, startup
+from . import bandits, growth, peers, psrl, startup
 
-SECTIONS = {"bandits": bandits, "growth": growth, "peers": peers, "startup": startup}
+SECTIONS = {"bandits": bandits, "growth": growth, "peers": peers, "psrl": psrl, "startup": startup}
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results" / "bench.json"
 
 

@@ -1,8 +1,9 @@
 """The one loop: every agent in every environment under every batching scheme, many replications at once.
 
-Replications are an explicit axis and move in lockstep by *batch*, not by time. One that has closed its batch waits
-until the others have closed theirs; then all learn together. Under `vmap` a per-replication `cond` would run the
-sampler in every lane at every round. Agents whose learning is cheap (`incremental`) learn round by round instead.
+Replications are an explicit axis and need not be in the same round. One that has closed its batch waits in a queue; when
+the queue is long enough, or nobody can play on, the first in it learn together, as a block. Under `vmap` a
+per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for the longest
+batch. Agents whose learning is cheap (`incremental`) learn round by round instead.
 
 Keys come from indices, never from a carried key: replication key = fold_in(root, replication), round keys =
 split(fold_in(replication key, t)). So chunked = whole, and a lane's schedule cannot change its numbers.
@@ -21,6 +22,8 @@ from . import _random
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, Row, Tree
 from .history import count, where
 
+QUEUES = 4  # a quarter of the lanes wait at most
+SMALLEST_QUEUE = 64
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
 
 
@@ -114,21 +117,19 @@ def run(
     """All rounds of `replications` runs, numbered from `first`."""
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     lanes = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
-    patience = 1 if agent.incremental else horizon
+    play = partial(play_round, keys, env, agent, batching, times, horizon)
+    block = replications if agent.incremental else queue_length(replications)
 
-    def one_batch(lanes: Lanes) -> Lanes:
-        def someone_plays(carry):
-            lanes, moves = carry
-            return jnp.any(~lanes.due & (lanes.t < horizon)) & (moves < patience)
+    def turn(lanes: Lanes) -> Lanes:
+        if agent.incremental:
+            lanes = play(lanes)
+        else:
+            lanes = lax.while_loop(
+                lambda lanes: jnp.any(~lanes.due & (lanes.t < horizon)) & (jnp.sum(lanes.due) < block), play, lanes
+            )
+        return lax.cond(jnp.any(lanes.due), partial(learn, keys, agent, block), lambda same: same, lanes)
 
-        def play(carry):
-            lanes, moves = carry
-            return play_round(keys, env, agent, batching, times, horizon, lanes), moves + 1
-
-        lanes, _ = lax.while_loop(someone_plays, play, (lanes, 0))
-        return lax.cond(jnp.any(lanes.due), partial(learn, keys, agent), lambda same: same, lanes)
-
-    lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), one_batch, lanes)
+    lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), turn, lanes)
     record = lanes.record
     return record._replace(reward=record.reward / horizon, best=record.best / horizon)
 
@@ -214,10 +215,24 @@ def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) ->
     )
 
 
-def learn(keys, agent, lanes: Lanes) -> Lanes:
-    """Every lane whose batch is closed sees its rewards."""
-    observe_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3)[2])(keys, lanes.t)
-    state, info = agent.observe(observe_keys, lanes.agent, lanes.history)
-    diagnostics = where(lanes.due, lanes.record.diagnostics.plus(info), lanes.record.diagnostics)
-    record = lanes.record._replace(diagnostics=diagnostics)
-    return lanes._replace(agent=where(lanes.due, state, lanes.agent), due=lanes.due & False, record=record)
+def queue_length(replications: int) -> int:
+    """How many wait before they learn: enough to fill the vectors, few enough that most lanes keep playing."""
+    return min(replications, max(SMALLEST_QUEUE, replications // QUEUES))
+
+
+def learn(keys, agent, block: int, lanes: Lanes) -> Lanes:
+    """The first `block` lanes whose batch is closed see their rewards."""
+    whole = block == keys.shape[0]
+    # Those due come first, in the order of their numbers; where fewer wait, the others of the block stay as they are.
+    who = slice(None) if whole else jnp.argsort(~lanes.due, stable=True)[:block]
+    pick = lambda tree: jax.tree.map(lambda x: x[who], tree)  # noqa: E731
+    due, old, state = lanes.due[who], pick(lanes.record.diagnostics), pick(lanes.agent)
+    observe_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3)[2])(keys[who], lanes.t[who])
+    new, info = agent.observe(observe_keys, state, pick(lanes.history))
+    put = lambda store, part: part if whole else jax.tree.map(lambda x, y: x.at[who].set(y), store, part)  # noqa: E731
+    diagnostics = put(lanes.record.diagnostics, where(due, old.plus(info), old))
+    return lanes._replace(
+        agent=put(lanes.agent, where(due, new, state)),
+        due=put(lanes.due, due & False),
+        record=lanes.record._replace(diagnostics=diagnostics),
+    )

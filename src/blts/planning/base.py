@@ -33,7 +33,7 @@ class Plan(NamedTuple):
     span: Scalar
     """max h − min h."""
     residual: Scalar
-    """max (T h − h) − min (T_π h − h): the policy loses no more than this a round."""
+    """max (T h − h) − min (T_π h − h), and the rounding of h: the policy loses no more than this a round."""
     iterations: Int[Array, ""]
     """Policies evaluated by Howard's method, sweeps of value iteration."""
     converged: Bool[Array, ""]
@@ -70,7 +70,14 @@ def default_tolerance(dtype: jax.typing.DTypeLike) -> float:
     return 1e-4 if jnp.finfo(dtype).bits < 64 else 1e-9
 
 
+def unit(rewards: Float[Array, "states actions *lanes"], bias: Float[Array, "states *lanes"]) -> Float[Array, "*lanes"]:
+    """The last digit of r + P h: a residual is not known better than this, and is never reported smaller.
+
+    In a model whose biases are huge T h − h may look constant only because it is a difference of huge numbers.
+    """
+    return (jnp.abs(rewards).max((0, 1)) + bias.max(0) - bias.min(0)) * jnp.finfo(bias.dtype).eps
+
+
 def rounding(rewards: Float[Array, "states actions *lanes"], bias: Float[Array, "states *lanes"]) -> Float[Array, "*lanes"]:
     """What may be lost when r + P h is added up: smaller differences are ties."""
-    scale = jnp.abs(rewards).max((0, 1)) + jnp.abs(bias).max(0)
-    return scale * (2 + bias.shape[0] ** 0.5) * jnp.finfo(bias.dtype).eps
+    return (2 + bias.shape[0] ** 0.5) * unit(rewards, bias)

@@ -22,7 +22,7 @@ def plan(
     policy: Int[Array, "*models states"] | None = None,
     *,
     tolerance: Scalar | float | None = None,
-    most: Int[Array, ""] | int = 100,
+    most: Int[Array, ""] | int = 50,
     sweeps: Int[Array, ""] | int = 2000,
 ) -> Plan:
     """Howard's method for all models, then relative value iteration for those that it did not certify.
@@ -33,6 +33,8 @@ def plan(
     Args:
         policy: a warm start, such as the plans of the last refresh.
         tolerance: the residual that counts as converged, as a share of the largest |reward|; 1e-4 in float32, else 1e-9.
+        most: policies that Howard's method evaluates at most; in single precision it may go round in a circle of near ties.
+        sweeps: sweeps of value iteration at most.
 
     >>> import jax.numpy as jnp
     >>> chains = jnp.full((1000, 4, 2, 4), 0.25)

@@ -8,7 +8,7 @@ import numpy as np
 from jax import lax
 
 from .._typing import Array, Float, Int, Scalar
-from .base import Plan, default_tolerance, rounding
+from .base import Plan, default_tolerance, rounding, unit
 from .elimination import Values, evaluate
 
 CACHED = 2**18
@@ -96,7 +96,7 @@ def howard_lanes(P: Array, r: Array, policy: Array, tolerance: Scalar | float, m
     lanes, number = r.shape[-1], jnp.zeros_like(r[0, 0])
     start = (jnp.ones(lanes, bool), policy, jnp.zeros(lanes, int), policy, jnp.zeros_like(r[:, 0]), number, number)
     _, _, count, policy, bias, low, high = lax.while_loop(going, improve, start)
-    residual = high - low
+    residual = high - low + unit(r, bias)
     converged = residual <= tolerance * jnp.abs(r).max((0, 1)) + jnp.finfo(r.dtype).tiny
     return Plan(policy, (low + high) / 2, bias, bias.max(0), residual, count, converged)
 

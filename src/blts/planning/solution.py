@@ -103,10 +103,10 @@ def _plan(transitions: Transitions, r: np.ndarray, policy: np.ndarray, h: np.nda
     """The best policy for h, ties keeping the action of the one given, with its certificate."""
     q = r + np.asarray(expected(transitions, h))  # type: ignore[arg-type]
     every, top = np.arange(r.shape[0]), q.max(1)
-    slack = 4 * np.finfo(float).eps * (np.abs(r).max() + np.ptp(h))
-    policy = np.where(q[every, policy] >= top - slack, policy, q.argmax(1))
+    digit = np.finfo(float).eps * (np.abs(r).max() + np.ptp(h))
+    policy = np.where(q[every, policy] >= top - 4 * digit, policy, q.argmax(1))
     low, high = (q[every, policy] - h).min(), (top - h).max()
-    residual = high - low
+    residual = high - low + digit
     return Plan(policy, (low + high) / 2, h - h.min(), np.ptp(h), residual, np.int64(count), np.bool_(residual <= goal))  # type: ignore[arg-type]
 
 

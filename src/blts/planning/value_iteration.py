@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .._typing import Array, Float, Int, Scalar
-from .base import Plan, default_tolerance
+from .base import Plan, default_tolerance, unit
 
 
 def relative_value_iteration(
@@ -45,21 +45,21 @@ def relative_value_iteration(
         return (rewards + expect(h)).astype(rewards.dtype)
 
     def going(carry):
-        _, low, high, count = carry
-        return (count < most) & ~(high - low <= goal)
+        _, residual, count = carry
+        return (count < most) & ~(residual <= goal)
 
     def sweep(carry):
-        h, _, _, count = carry
+        h, _, count = carry
         difference = backup(h).max(1) - h
         low, high = difference.min(), difference.max()
-        stop = high - low <= goal  # the bounds belong to this h: keep it
-        h = jnp.where(stop, h, h + (1 - damping) * (difference - (low + high) / 2))
-        return h, low, high, count + 1
+        residual = high - low + unit(rewards, h)
+        stop = residual <= goal  # of this h: keep it
+        return jnp.where(stop, h, h + (1 - damping) * (difference - (low + high) / 2)), residual, count + 1
 
     h = jnp.zeros_like(rewards[:, 0]) if bias is None else jnp.asarray(bias, rewards.dtype)
-    start = (h - (h.min() + h.max()) / 2, jnp.full_like(scale, -jnp.inf), jnp.full_like(scale, jnp.inf), jnp.asarray(0))
-    h, _, _, count = lax.while_loop(going, sweep, start)
+    start = (h - (h.min() + h.max()) / 2, jnp.full_like(scale, jnp.inf), jnp.asarray(0))
+    h, _, count = lax.while_loop(going, sweep, start)
     q = backup(h)  # once more: where sweeps ran out the last step has moved h
     high, low = (q.max(1) - h).max(), (q.max(1) - h).min()
-    residual = high - low
+    residual = high - low + unit(rewards, h)
     return Plan(jnp.argmax(q, 1), (low + high) / 2, h - h.min(), h.max() - h.min(), residual, count, residual <= goal)
