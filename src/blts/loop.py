@@ -1,7 +1,7 @@
 """The one loop: every agent in every environment under every batching scheme, many replications at once.
 
-Replications are an explicit axis and need not be in the same round. One that has closed its batch waits in a queue; when
-the queue is long enough, or nobody can play on, the first in it learn together, as a block. Under `vmap` a
+Replications are an explicit axis and need not be in the same round. One that has closed its batch waits; when enough
+rounds were lost to waiting, or nobody can play on, all who wait learn together. Under `vmap` a
 per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for the longest
 batch. Agents whose learning is cheap (`incremental`) learn round by round instead.
 
@@ -22,8 +22,7 @@ from . import _random
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, Row, Tree
 from .history import count, where
 
-QUEUES = 4  # a quarter of the lanes wait at most
-SMALLEST_QUEUE = 64
+PATIENCE = 25  # rounds of all lanes that may be lost to waiting before those that wait learn
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
 
 
@@ -97,6 +96,8 @@ class Lanes(NamedTuple):
     history: Tree
     batching: Tree
     due: Bool[Array, " replications"]
+    idle: Int[Array, ""]
+    """Rounds that lanes have waited since all had learned."""
     total: Float[Array, " replications"]
     point: Int[Array, " replications"]
     record: Record
@@ -118,16 +119,14 @@ def run(
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     lanes = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
     play = partial(play_round, keys, env, agent, batching, times, horizon)
-    block = replications if agent.incremental else queue_length(replications)
+    patience = 0 if agent.incremental else PATIENCE * replications
+
+    def someone_plays(lanes: Lanes) -> Array:
+        return jnp.any(~lanes.due & (lanes.t < horizon)) & (~jnp.any(lanes.due) | (lanes.idle < patience))
 
     def turn(lanes: Lanes) -> Lanes:
-        if agent.incremental:
-            lanes = play(lanes)
-        else:
-            lanes = lax.while_loop(
-                lambda lanes: jnp.any(~lanes.due & (lanes.t < horizon)) & (jnp.sum(lanes.due) < block), play, lanes
-            )
-        return lax.cond(jnp.any(lanes.due), partial(learn, keys, agent, block), lambda same: same, lanes)
+        lanes = lax.while_loop(someone_plays, play, lanes)
+        return lax.cond(jnp.any(lanes.due), partial(learn, keys, agent), lambda same: same, lanes)
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), turn, lanes)
     record = lanes.record
@@ -160,6 +159,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         repeat(history),
         jax.vmap(lambda k: batching.init(_random.fold_in(k, LAST), env.actions))(keys),
         jnp.full(R, agent.observes_first),
+        jnp.zeros((), int),
         jnp.zeros(R),
         zero,
         record,
@@ -209,30 +209,18 @@ def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) ->
         history,
         where(live, batching_state, lanes.batching),
         lanes.due | (due & (t < horizon)),  # what would be learned after the last round decides nothing
+        lanes.idle + jnp.sum(lanes.due, dtype=int),
         total,
         lanes.point + hit,
         record,
     )
 
 
-def queue_length(replications: int) -> int:
-    """How many wait before they learn: enough to fill the vectors, few enough that most lanes keep playing."""
-    return min(replications, max(SMALLEST_QUEUE, replications // QUEUES))
-
-
-def learn(keys, agent, block: int, lanes: Lanes) -> Lanes:
-    """The first `block` lanes whose batch is closed see their rewards."""
-    whole = block == keys.shape[0]
-    # Those due come first, in the order of their numbers; where fewer wait, the others of the block stay as they are.
-    who = slice(None) if whole else jnp.argsort(~lanes.due, stable=True)[:block]
-    pick = lambda tree: jax.tree.map(lambda x: x[who], tree)  # noqa: E731
-    due, old, state = lanes.due[who], pick(lanes.record.diagnostics), pick(lanes.agent)
-    observe_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3)[2])(keys[who], lanes.t[who])
-    new, info = agent.observe(observe_keys, state, pick(lanes.history))
-    put = lambda store, part: part if whole else jax.tree.map(lambda x, y: x.at[who].set(y), store, part)  # noqa: E731
-    diagnostics = put(lanes.record.diagnostics, where(due, old.plus(info), old))
-    return lanes._replace(
-        agent=put(lanes.agent, where(due, new, state)),
-        due=put(lanes.due, due & False),
-        record=lanes.record._replace(diagnostics=diagnostics),
-    )
+def learn(keys, agent, lanes: Lanes) -> Lanes:
+    """Every lane whose batch is closed sees its rewards."""
+    observe_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3)[2])(keys, lanes.t)
+    state, info = agent.observe(observe_keys, lanes.agent, lanes.history)
+    diagnostics = where(lanes.due, lanes.record.diagnostics.plus(info), lanes.record.diagnostics)
+    record = lanes.record._replace(diagnostics=diagnostics)
+    idle = jnp.zeros_like(lanes.idle)
+    return lanes._replace(agent=where(lanes.due, state, lanes.agent), due=lanes.due & False, idle=idle, record=record)
