@@ -11,9 +11,17 @@ import time
 
 from rich.console import Console
 
-from . import bandits, growth, peers, psrl, startup
+from . import bandits, growth, peers, planners, psrl, rows, startup
 
-SECTIONS = {"bandits": bandits, "growth": growth, "peers": peers, "psrl": psrl, "startup": startup}
+SECTIONS = {
+    "bandits": bandits,
+    "growth": growth,
+    "peers": peers,
+    "planners": planners,
+    "psrl": psrl,
+    "rows": rows,
+    "startup": startup,
+}
 RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results" / "bench.json"
 
 

@@ -11,32 +11,43 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import agents as agents
     from . import batching as batching
+    from . import dynamics as dynamics
     from . import envs as envs
     from . import models as models
+    from . import planning as planning
     from . import random as random
     from . import samplers as samplers
     from . import theory as theory
     from ._module import from_json as from_json
     from ._module import to_json as to_json
+    from .agents import PSRL as PSRL
     from .agents import UCB1 as UCB1
+    from .agents import UCRL2 as UCRL2
     from .agents import BayesUCB as BayesUCB
     from .agents import EpsilonGreedy as EpsilonGreedy
     from .agents import Exact as Exact
+    from .agents import Follow as Follow
+    from .agents import Parameters as Parameters
     from .agents import Perturb as Perturb
     from .agents import Pool as Pool
+    from .agents import Rows as Rows
     from .agents import SuccessiveElimination as SuccessiveElimination
     from .agents import Thompson as Thompson
     from .agents import Uniform as Uniform
     from .batching import DoubledSinceSwitch as DoubledSinceSwitch
     from .batching import DoublingCounts as DoublingCounts
     from .batching import Fixed as Fixed
+    from .batching import Geometric as Geometric
     from .batching import Grid as Grid
     from .batching import Sequential as Sequential
     from .batching import StaticDoubling as StaticDoubling
     from .catalogue import condition as condition
+    from .envs import MDP as MDP
     from .envs import Bandit as Bandit
     from .envs import Bootstrap as Bootstrap
+    from .envs import DrawnMDP as DrawnMDP
     from .envs import LinearBandit as LinearBandit
+    from .envs import ParametricMDP as ParametricMDP
     from .errors import BltsError as BltsError
     from .errors import ConfigError as ConfigError
     from .models import Bernoulli as Bernoulli
@@ -49,12 +60,17 @@ if TYPE_CHECKING:
     from .models import LogNormal as LogNormal
     from .models import Poisson as Poisson
     from .models import StudentT as StudentT
+    from .models import Tabular as Tabular
     from .models import ZeroInflatedLogNormal as ZeroInflatedLogNormal
     from .models import from_functions as from_functions
     from .models import from_numpyro as from_numpyro
     from .samplers import MALA as MALA
     from .samplers import Chain as Chain
+    from .samplers import ExactRows as ExactRows
     from .samplers import Langevin as Langevin
+    from .samplers import LogGammaRows as LogGammaRows
+    from .samplers import Mirrored as Mirrored
+    from .samplers import MirroredRows as MirroredRows
     from .samplers import mala as mala
     from .samplers import sgld as sgld
     from .samplers import ula as ula
@@ -65,20 +81,26 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "_module": ("from_json", "to_json"),
-    "agents": ("UCB1", "BayesUCB", "EpsilonGreedy", "Exact", "Perturb", "Pool", "SuccessiveElimination", "Thompson", "Uniform"),
-    "batching": ("DoubledSinceSwitch", "DoublingCounts", "Fixed", "Grid", "Sequential", "StaticDoubling"),
+    "agents": (
+        *("PSRL", "UCB1", "UCRL2", "BayesUCB", "EpsilonGreedy", "Exact", "Follow", "Parameters", "Perturb", "Pool", "Rows"),
+        *("SuccessiveElimination", "Thompson", "Uniform"),
+    ),
+    "batching": ("DoubledSinceSwitch", "DoublingCounts", "Fixed", "Geometric", "Grid", "Sequential", "StaticDoubling"),
     "catalogue": ("condition",),
-    "envs": ("Bandit", "Bootstrap", "LinearBandit"),
+    "envs": ("MDP", "Bandit", "Bootstrap", "DrawnMDP", "LinearBandit", "ParametricMDP"),
     "errors": ("BltsError", "ConfigError"),
     "models": (
         *("Bernoulli", "Exponential", "Gamma", "Gaussian", "GaussianUnknownVariance", "Laplace", "Linear", "LogNormal"),
-        *("Poisson", "StudentT", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
+        *("Poisson", "StudentT", "Tabular", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
     ),
-    "samplers": ("MALA", "Chain", "Langevin", "mala", "sgld", "ula"),
+    "samplers": (
+        *("MALA", "Chain", "ExactRows", "Langevin", "LogGammaRows", "Mirrored", "MirroredRows"),
+        *("mala", "sgld", "ula"),
+    ),
     "simulation": ("simulate",),
     "trace": ("Trace",),
 }
-_MODULES = ("agents", "batching", "envs", "models", "random", "samplers", "theory")
+_MODULES = ("agents", "batching", "dynamics", "envs", "models", "planning", "random", "samplers", "theory")
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [*sorted(_HOME), *_MODULES]
 
