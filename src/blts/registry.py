@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 from .errors import ConfigError, UnknownName
@@ -16,16 +17,31 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Entry(NamedTuple):
+    kind: str
     name: str
     summary: str
-    build: Callable[..., Any]
+    builder: Callable[..., Any]
     about: dict[str, Any]
     """What is known of it besides: an agent's world and its usual batching."""
 
     def options(self) -> dict[str, Any]:
         """Options that `--set name=value` can change, with their defaults."""
-        parameters = inspect.signature(self.build).parameters.values()
+        parameters = inspect.signature(self.builder).parameters.values()
         return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+    def build(self, *context: Any, **options: Any) -> Any:
+        """What is registered, with some of its options changed. Those of an environment are numbers like their defaults."""
+        if self.kind == "environment":
+            defaults = self.options()
+            for name, value in options.items():
+                _check_number(name, value, defaults.get(name))
+        return self.builder(*context, **options)
+
+
+def _check_number(name: str, value: Any, default: Any) -> None:
+    kind, words = (Integral, "a whole number") if isinstance(default, Integral) else (Real, "a number")
+    if not isinstance(value, kind) or isinstance(value, bool) or value != value:
+        raise ConfigError(f"{name} must be {words}; got {value!r}.")
 
 
 _ENTRIES: dict[str, dict[str, Entry]] = {}
@@ -36,7 +52,7 @@ def register(kind: str, name: str, **about: Any) -> Callable[[F], F]:
 
     def add(build: F) -> F:
         summary = (inspect.getdoc(build) or "").split("\n")[0]
-        _ENTRIES.setdefault(kind, {})[name] = Entry(name, summary, build, about)
+        _ENTRIES.setdefault(kind, {})[name] = Entry(kind, name, summary, build, about)
         return build
 
     return add

@@ -123,7 +123,7 @@ class Trace:
         warning = "" if s["refreshes_finite"] else " WARNING: some refreshes were not finite."
         return (
             f"{self.replications} replications of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
-            f"{s['batches_mean']:.1f} batches, a best arm in {100 * s['best_share_mean']:.0f} % of rounds.{warning}"
+            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds.{warning}"
         )
 
     def _repr_html_(self) -> str:

@@ -6,11 +6,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from .._module import module
+from .._module import is_concrete, module
 from .._typing import Info, Tree
 from ..errors import ConfigError
-from ..models.tabular import Tabular
+from ..models.tabular import Sampled, Tabular
 
 
 class Following(NamedTuple):
@@ -91,8 +92,15 @@ class Follow:
 
     model: Any
     theta: Any
+    """The rows and rewards of a table, or θ of a dynamics."""
     incremental: ClassVar[bool] = False
     observes_first: ClassVar[bool] = False
+
+    def check(self):
+        # Nested sequences, which is what JSON gives back, become arrays.
+        number = lambda x: np.asarray(x, float) if is_concrete(x) else x  # noqa: E731
+        theta = Sampled(*map(number, self.theta)) if isinstance(self.model, Tabular) else number(self.theta)
+        object.__setattr__(self, "theta", theta)
 
     @classmethod
     def knowing(cls, model: Any, env: Any) -> Follow:

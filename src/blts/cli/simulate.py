@@ -45,7 +45,9 @@ def command(
         summary = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in trace.summary().items()}
         typer.echo(json.dumps(names | summary))
     else:
-        _show(names, trace)
+        from ..registry import find
+
+        _show(names, trace, mdp=bool(find("environment", env).about.get("mdp")))
 
 
 def options_of(pairs: list[str]) -> dict[str, Any]:
@@ -61,7 +63,7 @@ def options_of(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
-def _show(names: dict[str, Any], trace: Any) -> None:
+def _show(names: dict[str, Any], trace: Any, mdp: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -74,8 +76,7 @@ def _show(names: dict[str, Any], trace: Any) -> None:
         table.add_column(heading, justify="left" if not heading else "right")
     for name, label, unit in (
         ("regret", "regret at the horizon", 1),
-        ("batches", "batches", 1),
-        ("switches", "policies", 1),
+        ("switches", "policies", 1) if mdp else ("batches", "batches", 1),
         ("best_share", "rounds with a best action, %", 100),
         ("reward", "reward a round", 1),
     ):

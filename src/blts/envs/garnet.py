@@ -17,7 +17,7 @@ def garnet(states: int = 10, actions: int = 3, successors: int = 3, seed: int = 
     >>> garnet(states=8, actions=2).actions
     2
     """
-    for name, value, least in (("states", states, 2), ("actions", actions, 1), ("successors", successors, 1)):
+    for name, value, least in (("states", states, 2), ("actions", actions, 1), ("successors", successors, 1), ("seed", seed, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise ConfigError(f"garnet: {name} must be a whole number ≥ {least}; got {value!r}.")
     if successors > states:
