@@ -139,7 +139,8 @@ class Parameters:
 
     def refresh(self, keys, model, thetas: Float[Array, "block dim"], histories):
         n = counts_of(histories)
-        # How much a transition tells depends on where the world is, so the step is set by the transitions seen.
+        # What transitions tell of θ depends on where the world was, and under one policy often of one direction only: the
+        # step is a matrix, set by the transitions seen.
         chain = dataclasses.replace(self.chain, scale="data") if self.chain.scale == "information" else self.chain
         ends, info = chain.run(keys, _arm(model), thetas[:, None, None], histories, n)
         # A chain without data stays where it is, at a draw from the prior.

@@ -48,8 +48,8 @@ class Chain:
     minibatch: int | str | None = static(default=None)
     control_variate: bool = static(default=False)
     scale: str = static(default="information")
-    """Units of the step size: "information" for 1/(prior precision + n · information), "data" for the same with the
-    information that the rows themselves have at the last chain end, "theorem" for Theorem 1's step."""
+    """Units of the step size: "information" for 1/(prior precision + n · information), "data" for the inverse of prior precision +
+    the Hessian of the rows themselves, a matrix, "theorem" for Theorem 1's step."""
 
     def check(self):
         if not isinstance(self.steps, str) and not callable(self.steps):
@@ -167,25 +167,26 @@ class Chain:
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
-        rows = None if store is None else potentials.Rows(store, data, n, most)
-        if self.scale == "data":
-            known = n * rows.information(model, reference) if rows is not None else potentials.curvature(model, data, reference)  # type: ignore[arg-type]
-            curvature = lambda x: prior_precision + known  # noqa: E731
-        else:
-            curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
+        curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
+        rows = None if store is None else potentials.Rows(store, data, n, most)
         if rows is None:
             target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
+        elif self.minibatch is None:
+            target = potentials.from_rows(model, rows, scale)
+        elif not self.control_variate:
+            target = potentials.from_minibatch(model, rows, int(self.minibatch), scale)
         else:
-            if self.minibatch is None:
-                target = potentials.from_rows(model, rows, scale)
-            elif not self.control_variate:
-                target = potentials.from_minibatch(model, rows, int(self.minibatch), scale)
-            else:
-                anchor = self._mode(potentials.from_rows(model, rows, scale), curvature, reference)
-                target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale)
-        return self._iterate(key, target, theta, self._limit(model, n), diagnose)
+            anchor = self._mode(potentials.from_rows(model, rows, scale), curvature, reference)
+            target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale)
+        if self.scale != "data":
+            return self._iterate(key, target, theta, self._limit(model, n), diagnose)
+        summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731
+        seen = summary_curvature() if rows is None else rows.curvature(model, reference)
+        white = potentials.Whitening.of(reference, prior_precision, n, seen, model.information(reference))
+        z, info = self._iterate(key, white.potential(target), white.inverse @ (theta - reference), self._limit(model, n), diagnose)
+        return reference + white.root @ z, info
 
     def _mode(self, full: Potential, curvature: Callable[[Theta], Theta], start: Theta) -> Theta:
         """Fisher scoring x ← x - ∇U(x)/(prior precision + n · information(x)) from the last chain end."""

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from .. import _random
-from .._typing import Int, PRNGKey, Row, Scalar, Theta, Tree
+from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..models.base import Model, Sufficient
 from .base import Potential
 
 CHUNK = 8
-SAMPLED = 32  # rows from which the information of the data is estimated
+SAMPLED = 32  # rows from which the curvature of the data is estimated
 
 
 class Rows(NamedTuple):
@@ -44,17 +44,44 @@ class Rows(NamedTuple):
             (weight * model.log_likelihood(x, self.at(i)) for i, weight in zip(places, weights, strict=True)), start=jnp.zeros(())
         )
 
-    def information(self, model: Model, x: Theta) -> Theta:
-        """The mean squared score of some rows, evenly spaced: an estimate of the Fisher information of one row."""
+    def curvature(self, model: Model, x: Theta) -> Float[Array, "dim dim"]:
+        """The mean Hessian of -log p over some rows, evenly spaced."""
         places = [j * self.n // SAMPLED for j in range(SAMPLED)]
-        squares = [jnp.square(jax.grad(lambda y, i=i: model.log_likelihood(y, self.at(i)))(x)) for i in places]
-        return sum(squares, start=jnp.zeros_like(x)) / SAMPLED
+        total = lambda y: sum((model.log_likelihood(y, self.at(i)) for i in places), start=jnp.zeros(()))  # noqa: E731
+        return -jax.hessian(total)(x) / SAMPLED
 
 
-def curvature(model: Sufficient, summary: Tree, x: Theta) -> Theta:
-    """The diagonal of the Hessian of -log likelihood, as far as it is above zero."""
-    hessian = jax.hessian(lambda y: -model.log_likelihood_of(y, summary))(x)
-    return jnp.maximum(jnp.diagonal(hessian), 0.0)
+def curvature_of_summary(model: Sufficient, summary: Tree, n: Int, x: Theta) -> Float[Array, "dim dim"]:
+    """The mean Hessian of -log p over all rows."""
+    return -jax.hessian(lambda y: model.log_likelihood_of(y, summary))(x) / jnp.maximum(n, 1)
+
+
+class Whitening(NamedTuple):
+    """θ = centre + root z, in which the posterior is about as wide in all directions."""
+
+    centre: Theta
+    root: Float[Array, "dim dim"]
+    inverse: Float[Array, "dim dim"]
+
+    @staticmethod
+    def of(centre: Theta, prior_precision: Theta, n: Int, curvature: Float[Array, "dim dim"], information: Theta) -> Whitening:
+        """root rootᵀ = (prior precision + n · curvature)⁻¹, where directions that curve the wrong way count as flat.
+
+        Where a coordinate curves less than is typical, as in a far tail, the typical information is taken for it.
+        """
+        unit = 1 / jnp.sqrt(prior_precision)
+        lacking = jnp.maximum(information - jnp.diagonal(curvature), 0.0)
+        scaled = n * unit[:, None] * (curvature + jnp.diag(lacking)) * unit
+        w, V = jnp.linalg.eigh(jnp.nan_to_num(scaled))
+        stretch = jnp.sqrt(1 + jnp.maximum(w, 0.0))
+        return Whitening(centre, unit[:, None] * V / stretch, (V * stretch).T / unit)
+
+    def potential(self, target: Potential) -> Potential:
+        """The potential of z."""
+        at = lambda z: self.centre + self.root @ z  # noqa: E731
+        return Potential(
+            lambda z: target.value(at(z)), lambda key, z: self.root.T @ target.grad(key, at(z)), jnp.ones_like(self.centre)
+        )
 
 
 def _chunks(n: Int | int) -> Int | int:
