@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import re
 
@@ -10,17 +11,32 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import condition, from_json, loop, random, registry, simulate, simulation, to_json
+from blts import agents, condition, from_json, loop, random, registry, simulate, simulation, to_json
+from blts.envs import MDP, DrawnMDP, ParametricMDP
 from blts.errors import ConfigError
+from blts.models import Tabular
 from blts.models.base import Conjugate, arm
-from blts.problems import PRIORS
+from blts.problems import Problem
 
 HORIZON, REPLICATIONS = 30, 2
 ENVIRONMENTS, AGENTS, SCHEMES = (list(registry.entries(kind)) for kind in ("environment", "agent", "batching"))
-LIGHT = ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")
-"""Agents that compile quickly. The others, and every environment with an agent that learns, are in the slow run."""
-QUICK = {"blts": {"steps": 3, "minibatch": 4}, "ula-ts": {"steps": 3}, "mala-ts": {"steps": 3, "pool": 4}}
-# A number of each agent, and another value than its default.
+MDPS = [name for name, entry in registry.entries("environment").items() if entry.about.get("mdp")]
+BANDITS = [name for name in ENVIRONMENTS if name not in MDPS]
+PLAYED = {"bandit": "gaussian", "table": "riverswim-paper", "parametric": "inventory"}
+"""An environment of each kind of world."""
+LEARNERS = {"table": "ds-psrl", "parametric": "sgld-psrl"}
+LIGHT = ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform", ("ds-psrl", "table"), ("optimal", "parametric"))
+"""Agents that compile quickly, and two that plan. The others, and every environment with an agent that learns, are in the
+slow run."""
+QUICK = {
+    "blts": {"steps": 3, "minibatch": 4},
+    "ula-ts": {"steps": 3},
+    "mala-ts": {"steps": 3, "pool": 4},
+    "mld-psrl": {"steps": 3},
+    "sgld-psrl": {"steps": 3, "minibatch": 4},
+    "mala-psrl": {"steps": 3},
+}
+# A number of each agent, and another value than its default. Those of a planner's model are the environment's.
 NUMBERS = {
     "blts": ("step_size", 0.2),
     "ula-ts": ("step_size", 0.2),
@@ -29,10 +45,39 @@ NUMBERS = {
     "bayes-ucb": ("c", 5.0),
     "eps-greedy": ("c", 2.0),
     "base": ("width", 0.1),
+    "sgld-psrl": ("step_size", 0.2),
+    "mala-psrl": ("step_size", 0.4),
+    "ucrl2": ("scale", 0.1),
 }
+OF_THE_WORLD = {"table": ("right", 20.0), "parametric": ("rate", 5.0)}
 
 
-def chosen(env="gaussian", agent="exact-ts", batching="dynamic", prior="informative", **options):
+def worlds(agent: str) -> tuple[str, ...]:
+    return registry.find("agent", agent).about.get("worlds", ("bandit",))
+
+
+PLAYERS = [(agent, world) for agent in AGENTS for world in worlds(agent)]
+
+
+def cases(every: list, light) -> list:
+    """The cases of a test; those that are not light belong in the slow run."""
+    return [case if light(case) else pytest.param(*_tuple(case), marks=pytest.mark.slow) for case in every]
+
+
+def _tuple(case) -> tuple:
+    return case if isinstance(case, tuple) else (case,)
+
+
+@functools.cache
+def problem(env: str) -> Problem:
+    return registry.find("environment", env).build()
+
+
+def priors(names: list[str]) -> list[tuple[str, str]]:
+    return [(env, prior) for env in names for prior in problem(env).priors]
+
+
+def chosen(env="gaussian", agent="exact-ts", batching=None, prior=None, **options):
     return condition(env, agent, batching, prior, HORIZON, options=QUICK.get(agent, {}) | options)
 
 
@@ -40,16 +85,31 @@ def run(parts):
     return simulate(0, parts.env, parts.agent, parts.batching, horizon=HORIZON, replications=REPLICATIONS)
 
 
-def healthy(trace) -> None:
+def gain_of(env) -> float | None:
+    """The optimal average reward of an MDP, found anew; None for a bandit and where each replication has its own."""
+    if isinstance(env, MDP):
+        return float(env.solve().gain)
+    return float(env.dynamics.gain(jnp.asarray(env.truth))) if isinstance(env, ParametricMDP) and not env.drawn else None
+
+
+def healthy(trace, env) -> None:
     for name in ("regret", "mean_reward", "best_share"):
         assert np.isfinite(getattr(trace, name)).all(), name
-    assert (np.diff(trace.regret, axis=1) >= -1e-4).all()
-    assert (trace.plays.sum(1) == HORIZON).all()
     assert trace.diagnostics.finite.all()
+    if env.actions:  # continuous actions are not counted
+        assert (trace.plays.sum(1) == HORIZON).all()
+    gain = gain_of(env)
+    if gain is not None:  # a round may earn more than the gain; the sum is what was lost against it
+        lost = HORIZON * (gain - trace.mean_reward)
+        assert np.allclose(trace.final_regret, lost, rtol=1e-4, atol=1e-3 * max(1.0, abs(gain)))
+    elif not isinstance(env, DrawnMDP | ParametricMDP):
+        assert (np.diff(trace.regret, axis=1) >= -1e-4).all()
 
 
-def learner(env: str, prior: str) -> str:
-    """An agent that learns with this environment's model: exact draws where it has them, SGLD otherwise."""
+def learner(env: str, prior: str | None = None) -> str:
+    """An agent that learns with this environment's model: exact draws where a bandit has them, SGLD otherwise."""
+    if env in MDPS:
+        return LEARNERS[problem(env).world]
     try:
         chosen(env, "exact-ts", prior=prior)
     except ConfigError:
@@ -60,16 +120,20 @@ def learner(env: str, prior: str) -> str:
 # Everything runs
 
 
-@pytest.mark.parametrize("agent", [*LIGHT, *(pytest.param(name, marks=pytest.mark.slow) for name in QUICK)])
-def test_an_agent_runs_once_compiled_pickled_and_written_down(agent):
+@pytest.mark.parametrize(("agent", "world"), cases(PLAYERS, lambda case: case[0] in LIGHT or case in LIGHT))
+def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
     """Runs, compiles once for two numbers, and gives the same trace after a pickle and a JSON round trip."""
-    parts = chosen(agent=agent)
+    parts = chosen(PLAYED[world], agent)
     trace = run(parts)
-    healthy(trace)
+    healthy(trace, parts.env)
     before = simulation._run._cache_size()
-    if agent in NUMBERS:
-        name, second = NUMBERS[agent]
-        healthy(run(chosen(agent=agent, **{name: second})))
+    # Tables take the step of their row sampler, so theirs is no option.
+    own = world != "table" or agent == "ucrl2"
+    number = NUMBERS.get(agent) if own else None
+    if number is not None or world != "bandit":
+        name, second = number or OF_THE_WORLD[world]
+        other = chosen(PLAYED[world], agent, **{name: second})
+        healthy(run(other), other.env)
         assert simulation._run._cache_size() == before, f"a new {name} compiled again"
     written = {part: from_json(to_json(getattr(parts, part))) for part in ("env", "agent", "batching")}
     for copy in (pickle.loads(pickle.dumps(parts)), parts._replace(**written)):
@@ -77,7 +141,21 @@ def test_an_agent_runs_once_compiled_pickled_and_written_down(agent):
         assert simulation._run._cache_size() == before
         assert np.array_equal(again.regret, trace.regret)
         assert np.array_equal(again.mean_reward, trace.mean_reward)
-    assert set(AGENTS) == {*LIGHT, *QUICK}
+
+
+def test_every_agent_and_world_is_played():
+    assert {agent for agent, _ in PLAYERS} == set(AGENTS)
+    assert {world for _, world in PLAYERS} == {problem(env).world for env in ENVIRONMENTS} == set(PLAYED)
+    assert all(problem(env).world == world for world, env in PLAYED.items())
+    assert {name if isinstance(name, str) else name[0] for name in LIGHT} <= set(AGENTS)
+
+
+def test_an_agent_is_refused_where_it_cannot_play():
+    for agent in AGENTS:
+        for world, env in PLAYED.items():
+            if world not in worlds(agent):
+                with pytest.raises(ConfigError, match=f"The agent '{agent}' cannot play '{env}'"):
+                    chosen(env, agent)
 
 
 def test_a_static_count_does_compile_again():
@@ -89,19 +167,56 @@ def test_a_static_count_does_compile_again():
     assert simulation._run._cache_size() == before + 1
 
 
-@pytest.mark.parametrize("batching", SCHEMES)
-def test_a_batching_scheme_runs(batching):
-    parts = chosen(agent="uniform", batching=batching)
-    trace = run(parts)
-    healthy(trace)
+def test_a_wrong_gain_is_not_healthy():
+    """The mutant of `healthy`: an MDP whose regret is counted against another gain than its own."""
+    env = problem("riverswim-paper").env
+    for shift in (0.0, 0.01):
+        wrong = MDP(env.transitions, env.rewards, successors=env.successors, gain=env.gain + shift, best=env.best)
+        parts = chosen(agent="uniform", batching="static")._replace(env=wrong, agent=agents.Uniform(wrong.actions))
+        trace = run(parts)
+        assert (np.diff(trace.regret, axis=1) < 0).any()  # what a bandit may not have
+        if not shift:
+            healthy(trace, wrong)
+            continue
+        with pytest.raises(AssertionError):
+            healthy(trace, wrong)
+
+
+@pytest.mark.parametrize(
+    ("batching", "world"),
+    cases(
+        [(scheme, world) for scheme in SCHEMES for world in ("bandit", "table")],
+        lambda case: case[1] == "bandit" or case[0] in ("dynamic", "tsde"),
+    ),
+)
+def test_a_batching_scheme_runs(batching, world):
+    """With random actions, which compile quickly in any world."""
+    options = {"rate": 0.3} if batching == "geometric" else {}  # so that a batch closes
+    scheme = chosen(PLAYED[world], {"bandit": "uniform", "table": "optimal"}[world], batching, **options).batching
+    env = problem(PLAYED[world]).env
+    trace = simulate(0, env, agents.Uniform(env.actions), scheme, horizon=HORIZON, replications=REPLICATIONS)
+    healthy(trace, env)
     assert (trace.batches >= 1).all()
-    assert (trace.batches <= parts.batching.most(HORIZON, parts.env.actions)).all()
-    copy = from_json(to_json(parts.batching))
-    assert repr(copy) == repr(parts.batching) == repr(pickle.loads(pickle.dumps(parts.batching)))
+    assert (trace.batches <= scheme.most(HORIZON, env.actions)).all()
+    copy = from_json(to_json(scheme))
+    assert repr(copy) == repr(scheme) == repr(pickle.loads(pickle.dumps(scheme)))
 
 
-@pytest.mark.parametrize("env", ENVIRONMENTS)
-def test_an_environment_pays(env):
+COUNTING = ("dynamic", "doubled-since-switch", "tsde", "ucrl2")
+
+
+@pytest.mark.parametrize("batching", SCHEMES)
+def test_a_scheme_that_counts_visits_needs_states(batching):
+    """A parametric world takes every scheme but those that count visits; they say so."""
+    if batching in COUNTING:
+        with pytest.raises(ConfigError, match="no table of states to count visits in"):
+            chosen("linear-quadratic", "sgld-psrl", batching)
+    else:
+        assert chosen("linear-quadratic", "sgld-psrl", batching).names["batching"] == batching
+
+
+@pytest.mark.parametrize("env", BANDITS)
+def test_a_bandit_pays(env):
     """Finite rewards, no negative regret, zero regret for a best arm, the same numbers from a copy; without the loop."""
     parts = chosen(env, "uniform")
 
@@ -120,6 +235,36 @@ def test_an_environment_pays(env):
         assert np.array_equal(again.reward, step.reward)
 
 
+TRACED = (*BANDITS, "linear-quadratic")
+"""Where the default run traces an agent that learns. A whole table is learned there; the other MDPs are in the slow run."""
+
+
+@pytest.mark.parametrize(
+    "env", cases(MDPS, lambda env: env in TRACED or (problem(env).world == "table" and env != "dirichlet-mdp"))
+)
+def test_an_mdp_moves(env):
+    """Finite rewards and states, a best action at the start, regret against the gain, the same numbers from a copy."""
+    world = problem(env).env
+    actions = jnp.arange(world.actions) if world.actions else jnp.array([-1.0, 0.0, 1.0])
+
+    @jax.jit
+    def tried(env, key):
+        state, obs = env.reset(key)
+        return obs, jax.vmap(lambda key: jax.vmap(lambda action: env.step(key, state, action)[1])(actions))(random.split(key, 8))
+
+    first, step = tried(world, random.key(0))
+    assert step.reward.shape == step.regret.shape == step.best.shape == (8, len(actions))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((first, step)))
+    assert step.best[0].any()
+    assert (step.best == step.best[0]).all()
+    gain = gain_of(world)
+    if gain is not None:
+        assert np.allclose(step.reward + step.regret, gain, rtol=1e-4)
+    for copy in (pickle.loads(pickle.dumps(world)), from_json(to_json(world))):
+        again = tried(copy, random.key(0))
+        assert jax.tree.all(jax.tree.map(np.array_equal, again, (first, step)))
+
+
 def shapes(parts):
     """The shapes of a whole run, from tracing it without compiling it."""
     times = jnp.asarray(simulation.recorded_times(None, HORIZON))
@@ -129,55 +274,66 @@ def shapes(parts):
     return jax.eval_shape(whole, random.key(0), parts.env, parts.agent, parts.batching)
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("env", ENVIRONMENTS)
+@pytest.mark.parametrize(("env", "prior"), priors(list(TRACED)))
 def test_an_environment_can_be_learned(env, prior):
     """Traced with an agent that learns; run in the slow tests."""
     record = shapes(chosen(env, learner(env, prior), prior=prior))
     assert record.regret.shape == (REPLICATIONS, HORIZON)
 
 
+def agents_for(env: str) -> list[str]:
+    """Agents that learn: where a bandit is conjugate two of them, and one for an MDP."""
+    return ["blts", "exact-ts"] if learner(env) == "exact-ts" else [learner(env)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", ["blts", "exact-ts"])
-@pytest.mark.parametrize("env", ENVIRONMENTS)
+@pytest.mark.parametrize(("env", "agent"), [(env, agent) for env in ENVIRONMENTS for agent in agents_for(env)])
 def test_an_environment_is_learned(env, agent):
-    """Both priors, on one compilation."""
-    if agent == "exact-ts" and learner(env, "informative") != agent:
-        return
-    healthy(run(chosen(env, agent)))
-    before = simulation._run._cache_size()
-    healthy(run(chosen(env, agent, prior="uninformative")))
-    assert simulation._run._cache_size() == before
+    """Every prior, on one compilation."""
+    before = None
+    for prior in problem(env).priors:
+        parts = chosen(env, agent, prior=prior)
+        healthy(run(parts), parts.env)
+        assert before in (None, simulation._run._cache_size())
+        before = simulation._run._cache_size()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["riverswim", "inventory"])
+def test_a_world_drawn_from_the_prior_is_learned(env):
+    parts = condition(env, LEARNERS[problem(env).world], horizon=HORIZON, drawn=True)
+    healthy(run(parts), parts.env)
 
 
 # Precision
 
 
 @pytest.mark.parametrize(
-    "agent", ["exact-ts", pytest.param("blts", marks=pytest.mark.slow), pytest.param("mala-ts", marks=pytest.mark.slow)]
+    "agent", ["exact-ts", *(pytest.param(name, marks=pytest.mark.slow) for name in ("blts", "mala-ts", "mld-psrl", "mala-psrl"))]
 )
 def test_double_precision(agent):
+    env = PLAYED[worlds(agent)[0]]
     with jax.enable_x64(True):
-        trace = run(chosen(agent=agent))
-    healthy(trace)
+        parts = chosen(env, agent)
+        trace = run(parts)
+        healthy(trace, parts.env)
     assert trace.regret.dtype == np.float64
-    assert run(chosen(agent=agent)).regret.dtype == np.float32
+    assert run(chosen(env, agent)).regret.dtype == np.float32
 
 
-@pytest.mark.parametrize("env", ENVIRONMENTS)
+@pytest.mark.parametrize("env", cases(ENVIRONMENTS, lambda env: env in TRACED))
 def test_double_precision_shapes(env):
     """The loop's carry keeps its types in double precision too (traced, not compiled)."""
     with jax.enable_x64(True):
-        assert shapes(chosen(env, learner(env, "informative"))).regret.dtype == jnp.float64
+        assert shapes(chosen(env, learner(env))).regret.dtype == jnp.float64
 
 
 # Models under vmap
 
 
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("env", ENVIRONMENTS)
+@pytest.mark.parametrize(("env", "prior"), priors(BANDITS))
 def test_a_model_maps_over_its_numbers(env, prior):
-    model = registry.find("environment", env).build().model(prior)
+    model = problem(env).model(prior)
     stacked = condition(env, "blts", "dynamic", prior).agent.model
     single = arm(stacked, 0)
     theta = single.init(random.key(0))
@@ -218,8 +374,8 @@ CALL = re.compile(r"\w+\(.*\)")
 def test_everything_prints(kind):
     for name in registry.entries(kind):
         built = {
-            "environment": lambda name: chosen(name, "ucb1").env,
-            "agent": lambda name: chosen(agent=name).agent,
+            "environment": lambda name: problem(name).env,
+            "agent": lambda name: chosen(PLAYED[worlds(name)[0]], name).agent,
             "batching": lambda name: chosen(batching=name).batching,
         }
         thing = built[kind](name)
@@ -229,17 +385,18 @@ def test_everything_prints(kind):
 
 
 def test_models_print():
-    for env in ENVIRONMENTS:
-        for prior in PRIORS:
-            model = registry.find("environment", env).build().model(prior)
-            assert SENTENCE.fullmatch(str(model)), str(model)
-            assert CALL.fullmatch(repr(model)), repr(model)
+    for env, prior in priors(ENVIRONMENTS):
+        model = problem(env).model(prior)
+        assert SENTENCE.fullmatch(str(model)), str(model)
+        assert CALL.fullmatch(repr(model)), repr(model)
+        if env in BANDITS:
             assert "theory" in str(model)
             assert "<p>" in model._repr_html_()
 
 
 def test_conjugate_models_are_those_with_exact_draws():
     """`learner` above finds exact draws where the model is conjugate, and nowhere else."""
-    for env in ENVIRONMENTS:
-        model = registry.find("environment", env).build().model("informative")
-        assert (learner(env, "informative") == "exact-ts") == isinstance(model, Conjugate)
+    for env in BANDITS:
+        assert (learner(env) == "exact-ts") == isinstance(problem(env).model(), Conjugate)
+    for env in MDPS:
+        assert (learner(env) == "ds-psrl") == isinstance(problem(env).model(), Tabular)

@@ -132,6 +132,10 @@ def short(value: Any) -> str:
         return repr(value)
     if callable(value) and not dataclasses.is_dataclass(value):
         return getattr(value, "__name__", type(value).__name__)
+    names = getattr(value, "_fields", None)
+    if isinstance(value, tuple) and names is not None:
+        items = (f"{name}={short(item)}" for name, item in zip(names, value, strict=True))
+        return f"{type(value).__name__}({', '.join(items)})"
     if not isinstance(value, np.ndarray | np.generic | jax.Array | float | int):
         return repr(value)
     numbers = np.asarray(value)

@@ -86,6 +86,11 @@ def residual_of(plans: Tree, shape: tuple[int, ...]) -> Any:
     return jnp.broadcast_to(jnp.asarray(getattr(plans, "residual", jnp.nan), float), shape)
 
 
+def _numbers(value: Any) -> Any:
+    """An array, also of nested sequences, which is what JSON gives back."""
+    return np.asarray(value, float) if is_concrete(value) else value
+
+
 @module
 class Follow:
     """One policy for ever: that which is best for `theta`. With the true θ it is the optimal policy."""
@@ -97,9 +102,7 @@ class Follow:
     observes_first: ClassVar[bool] = False
 
     def check(self):
-        # Nested sequences, which is what JSON gives back, become arrays.
-        number = lambda x: np.asarray(x, float) if is_concrete(x) else x  # noqa: E731
-        theta = Sampled(*map(number, self.theta)) if isinstance(self.model, Tabular) else number(self.theta)
+        theta = Sampled(*map(_numbers, self.theta)) if isinstance(self.model, Tabular) else _numbers(self.theta)
         object.__setattr__(self, "theta", theta)
 
     @classmethod
