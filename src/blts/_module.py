@@ -21,9 +21,12 @@ T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
 
 
-def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = float) -> Any:
-    """A number or an array that is traced. `ndim` is its rank for one arm; one more axis in front means one per arm."""
-    return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype})
+def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = float, words: tuple[str, ...] = ()) -> Any:
+    """A number or an array that is traced. `ndim` is its rank for one arm; one more axis in front means one per arm.
+
+    `words` may stand in its place; None may where it is the default.
+    """
+    return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype, "words": words})
 
 
 def static(default: Any = dataclasses.MISSING) -> Any:
@@ -86,6 +89,12 @@ def module(cls: type[T]) -> type[T]:
 
 
 def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
+    if isinstance(value, str | bool) or (value is None and field.default is not None):
+        words = field.metadata["words"]
+        if value in words:
+            return value
+        kinds = " or ".join(["a number or an array of numbers", *map(repr, words)])
+        raise ConfigError(f"{cls.__name__}: {field.name} must be {kinds}; got {value!r}.")
     if _is_static(field, value) or isinstance(value, jax.Array) or not is_concrete(value):
         return value
     try:

@@ -110,11 +110,9 @@ class Perturb:
     """
 
     chain: Chain
-    gamma: Numbers = array(default=1.0)
+    gamma: Numbers = array(default=1.0, words=("theorem",))
 
     def check(self):
-        if isinstance(self.gamma, str) and self.gamma != "theorem":
-            raise ConfigError(f'Perturb: gamma must be a number > 0 or "theorem"; got {self.gamma!r}.')
         positive(self, "gamma")
 
     def __str__(self) -> str:

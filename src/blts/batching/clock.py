@@ -126,8 +126,8 @@ class Grid(_Clock):
 
 
 def _grid_arguments(horizon: int, batches: int) -> None:
-    if not 1 <= batches <= horizon:
-        raise ConfigError(f"Grid: batches must be between 1 and the horizon {horizon}; got {batches}.")
+    if not isinstance(batches, int) or isinstance(batches, bool) or not 1 <= batches <= horizon:
+        raise ConfigError(f"Grid: batches must be a whole number between 1 and the horizon {horizon}; got {batches!r}.")
 
 
 def _rounded(ends: list[float], horizon: int) -> tuple[int, ...]:

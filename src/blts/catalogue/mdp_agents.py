@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import agents, samplers
+from ..errors import ConfigError
 from ..models import Tabular
 from ..registry import register
 from .setting import Setting
@@ -23,11 +24,17 @@ def mld_psrl(on: Setting, adjusted=True, steps=None):
 
 
 @register("agent", "sgld-psrl", worlds=ANY_MDP, batching="static")
-def sgld_psrl(on: Setting, step_size=0.1, steps=50, minibatch=32, control_variate=False):
-    """LPSRL with SGLD (Algorithm 3): on θ of a parametric world, or on the softmax parameters of every row of a table."""
+def sgld_psrl(on: Setting, step_size=None, steps=None, minibatch=32, control_variate=False):
+    """LPSRL with SGLD (Algorithm 3): on θ of a parametric world (50 steps of 0.1), or on the softmax parameters of every row."""
     if isinstance(on.model, Tabular):
-        return _rows(on, samplers.MirroredRows(minibatch=minibatch))
-    return agents.PSRL(on.model, agents.Parameters(samplers.sgld(step_size, steps, minibatch, control_variate=control_variate)))
+        if control_variate:
+            raise ConfigError("control_variate is for worlds with a parameter vector; the counts of a row need none.")
+        given = {"step": step_size, "steps": steps}
+        return _rows(on, samplers.MirroredRows(**{k: v for k, v in given.items() if v is not None}, minibatch=minibatch))
+    chain = samplers.sgld(
+        0.1 if step_size is None else step_size, 50 if steps is None else steps, minibatch, control_variate=control_variate
+    )
+    return agents.PSRL(on.model, agents.Parameters(chain))
 
 
 @register("agent", "mala-psrl", worlds=THETA, batching="static")

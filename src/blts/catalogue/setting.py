@@ -34,7 +34,7 @@ class Setting(NamedTuple):
     def weight(self, pseudo_count: float | str) -> float:
         """A pseudo-count of a pair, where "prior" is the sum of its Dirichlet parameters (0 in a bandit)."""
         if pseudo_count != "prior":
-            if isinstance(pseudo_count, str):
+            if isinstance(pseudo_count, str | bool) or pseudo_count is None:
                 raise ConfigError(f'pseudo_count must be a number or "prior"; got {pseudo_count!r}.')
             return pseudo_count
         if not isinstance(self.model, Tabular):

@@ -113,7 +113,7 @@ class _BaseStock:
         pmf = jnp.exp(log_pmf(levels, theta[0]))
         gap = levels[:, None] - levels  # the demand that leads from the level y to the stock left
         moves = jnp.where(gap >= 0, pmf[jnp.maximum(gap, 0)], 0.0)
-        moves = moves.at[:, 0].set(1.0 - jnp.sum(moves[:, 1:], 1))
+        moves = moves.at[:, 0].set(jnp.maximum(1.0 - jnp.sum(moves[:, 1:], 1), 0.0))
         after = jnp.maximum(levels[:, None], levels)  # [stock, action]: a level below the stock orders nothing
         gains = jax.vmap(lambda y: self.gain_of(theta, y))(levels)
         return moves[after], gains[after]

@@ -6,6 +6,8 @@ from .base import Step as Step
 from .bootstrap import Bootstrap as Bootstrap
 from .bootstrap import rand_hie as rand_hie
 from .garnet import garnet as garnet
+from .gymnasium import from_gymnasium as from_gymnasium
+from .gymnasium import states_of as states_of
 from .linear import LinearBandit as LinearBandit
 from .parametric import ParametricMDP as ParametricMDP
 from .riverswim import riverswim as riverswim
