@@ -18,7 +18,7 @@ from .timing import alternate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = ROOT / ".venv-peers"
-PACKAGES = ("mabwiser==2.7.4", "river==0.26.1")
+PACKAGES = ("mabwiser==2.7.4", "river==0.26.1", "statisticalrl-learners==2.2507")
 
 
 class CannotInstall(Exception):
@@ -39,19 +39,24 @@ def environment() -> pathlib.Path:
     return python
 
 
-def measure(rounds: int, replications: int, say: Any) -> dict[str, Any]:
-    say("installing peers …")
+def run_there(script: str, *arguments: int) -> Any:
+    """What a script of this folder prints as JSON in the peers' environment, or why it did not run."""
     try:
         python = environment()
     except CannotInstall as error:
-        return {"skipped": f"The peers could not be installed, so they are left out: {error}"}
-    say("running peers …")
-    ran = subprocess.run(
-        [str(python), str(ROOT / "benchmarks" / "peer_runs.py"), str(rounds)], capture_output=True, text=True, check=False
-    )
+        return f"The peers could not be installed, so they are left out: {error}"
+    command = [str(python), str(ROOT / "benchmarks" / script), *map(str, arguments)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode:
-        return {"skipped": f"The peers did not run, so they are left out: {ran.stderr.strip().splitlines()[-1]}"}
-    rows = json.loads(ran.stdout)
+        return f"The peers did not run, so they are left out: {ran.stderr.strip().splitlines()[-1]}"
+    return json.loads(ran.stdout)
+
+
+def measure(rounds: int, replications: int, say: Any) -> dict[str, Any]:
+    say("installing and running peers …")
+    rows = run_there("peer_runs.py", rounds)
+    if isinstance(rows, str):
+        return {"skipped": rows}
     for agent, policy in (("exact-ts", "exact Thompson"), ("ucb1", "UCB1")):
         for R in (1, replications):
             say(f"blts, {agent}, {R} replications …")

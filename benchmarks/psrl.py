@@ -9,7 +9,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from . import numpy_psrl
+from . import numpy_psrl, peers
 from .bandits import ratios
 from .timing import Contestant, Outcome, alternate
 
@@ -68,7 +68,9 @@ def measure(rounds: int, replications: int, say: Any) -> dict[str, Any]:
                 wall=timings[0].wall * timing.steps / timings[0].steps, cpu=timings[0].cpu * timing.steps / timings[0].steps
             )
             rows.append({"rule": rule, "ms_a_replication": each, **timing.report(), **ratios(mine, timing)})
-    return {"horizon": HORIZON, "states": STATES, "rows": rows, "growth": growth(max(2, rounds // 2), say)}
+    say("peers on RiverSwim …")
+    there = peers.run_there("peer_mdps.py", rounds, STATES, HORIZON)
+    return {"horizon": HORIZON, "states": STATES, "rows": rows, "peers": there, "growth": growth(max(2, rounds // 2), say)}
 
 
 def growth(rounds: int, say: Any) -> list[dict[str, Any]]:
@@ -118,4 +120,14 @@ def tables(result: dict[str, Any]) -> list[Table]:
     for row in result["growth"]:
         at, seconds = (" / ".join(f"{x:.3g}" for x in xs) for xs in (row["values"], row["seconds"]))
         grown.add_row(row["what"], at, seconds, f"{row['power']:.2f}")
-    return [table, grown]
+    others = Table(title="Peers on the same chain, one replication at a time", box=box.SIMPLE, pad_edge=False)
+    if isinstance(result["peers"], str):
+        others.add_column(result["peers"])
+        return [table, others, grown]
+    ours = {row["rule"]: row["ms_a_replication"] for row in result["rows"] if row["name"] == "blts, exact"}
+    for name in ("who", "ms a replication", "× blts, dynamic", "reward a round"):
+        others.add_column(name, justify="left" if name == "who" else "right")
+    for row in result["peers"]:
+        ms = row["ms_a_replication"]
+        others.add_row(row["name"], f"{ms:.3g}", f"{ms / ours['dynamic']:.0f}", f"{row['reward']:.3f}")
+    return [table, others, grown]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..catalogue import condition
 from ..simulation import simulate
-from .bandits import printed_numbers
+from .bandits import Cell, printed_numbers
 
 CHAINS = {
     "riverswim-paper": "RiverSwim as printed",
@@ -15,13 +15,6 @@ CHAINS = {
 }
 AGENTS = ("mld-psrl", "ds-psrl", "db-psrl", "tsde", "optimal")
 HORIZON = 4095  # not printed; static doubling then has the printed 12 switches
-
-
-class Cell(NamedTuple):
-    study: str
-    prior: str
-    agent: str
-    batching: str
 
 
 class Result(NamedTuple):
