@@ -8,7 +8,7 @@ export XLA_FLAGS ?=
 .PHONY: test paper check slow bench clean
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --durations=10
 
 paper: $(VENV)/installed
 	$(BIN)/blts paper

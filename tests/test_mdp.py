@@ -261,15 +261,15 @@ def test_the_first_policy_is_of_a_prior_draw_and_a_policy_holds_through_its_batc
     assert (trace.switches == 4).all()  # the last batch closes with the horizon: no policy follows it
 
 
-def test_chunks_are_the_whole_and_samplers_do_not_mix_replications():
+@pytest.mark.parametrize("sampler", [LogGammaRows(), pytest.param(ExactRows(), marks=pytest.mark.slow)])
+def test_chunks_are_the_whole_and_samplers_do_not_mix_replications(sampler):
     env = riverswim()
-    for sampler in (ExactRows(), LogGammaRows()):
-        agent = PSRL(Tabular(env.rewards), Rows(sampler))
-        scheme = DoubledSinceSwitch.tsde(6)
-        whole = simulate(1, env, agent, scheme, horizon=150, replications=6, keep_actions=True)
-        part = simulate(1, env, agent, scheme, horizon=150, replications=2, first=3, keep_actions=True)
-        np.testing.assert_array_equal(whole.actions[3:5], part.actions)
-        np.testing.assert_allclose(whole.regret[3:5], part.regret, rtol=1e-5)
+    agent = PSRL(Tabular(env.rewards), Rows(sampler))
+    scheme = DoubledSinceSwitch.tsde(6)
+    whole = simulate(1, env, agent, scheme, horizon=150, replications=6, keep_actions=True)
+    part = simulate(1, env, agent, scheme, horizon=150, replications=2, first=3, keep_actions=True)
+    np.testing.assert_array_equal(whole.actions[3:5], part.actions)
+    np.testing.assert_allclose(whole.regret[3:5], part.regret, rtol=1e-5)
 
 
 def test_the_optimal_policy_earns_the_gain():
@@ -280,6 +280,7 @@ def test_the_optimal_policy_earns_the_gain():
     assert (trace.best_share == 1).all()
 
 
+@pytest.mark.slow
 def test_rewards_can_be_learned():
     env = MDP(strens_chain().dense, strens_chain().rewards / 10, law="gaussian", sd=0.1)
     known = Tabular(env.rewards)
@@ -371,6 +372,7 @@ def test_langevin_rows_play_as_exact_ones(table):
     assert (table["mld-psrl"].switches == 12).all()
 
 
+@pytest.mark.slow
 def test_another_rule_has_another_table(table):
     """Mutants: without the prior's pseudo-counts there are far more switches; a policy that never learns earns far less."""
     c = condition("strens-chain", "tsde", horizon=4095, options={"pseudo_count": 0})

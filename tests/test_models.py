@@ -753,7 +753,7 @@ def test_functions_play_and_need_sample_only_in_a_simulated_bandit():
     Bandit(stack(custom("Functions"), 2))
 
 
-@pytest.mark.parametrize("name", ["Poisson", "ZeroInflatedLogNormal"])
+@pytest.mark.parametrize("name", ["Poisson", pytest.param("ZeroInflatedLogNormal", marks=pytest.mark.slow)])
 def test_conjugate_models_play(name):
     model = stack(NAMED[name], 3)
     run_tiny(model, Exact(), Bandit(model))
