@@ -302,11 +302,13 @@ def test_a_pool_plays_like_exact_draws():
     assert errors_apart(final_regret("hot pool", 400), exact) > 6
 
 
+@pytest.mark.slow
 def test_the_theorem_is_far_too_cautious():
     """γ = 1/640 here: every arm is explored as if it had 640 times fewer rewards."""
     assert final_regret("theorem", 50).mean() > 8 * final_regret("exact", 50).mean()
 
 
+@pytest.mark.slow
 def test_a_state_says_what_it_would_play():
     """Propensities are the frequencies of `act` (a Thompson policy is frozen within a batch)."""
     model = Gaussian(prior_mean=[0.0, 0.3, 0.6], prior_sd=0.5, sd=0.5)

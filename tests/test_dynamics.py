@@ -496,8 +496,8 @@ def chain_ends(chain: Chain, dynamics, n: int, key=0, far=1.0):
     return np.asarray(run(chain, model, start, data_of(dynamics, n)))[0, 0]
 
 
-FAST = (recommender(), LinearQuadratic(), Inventory())
-SLOW = [pytest.param(d, marks=pytest.mark.slow) for d in (LostSales(), Admission(), Replacement(), LogitRiverSwim())]
+FAST = (LinearQuadratic(), Inventory())
+SLOW = [pytest.param(d, marks=pytest.mark.slow) for d in (recommender(), LostSales(), Admission(), Replacement(), LogitRiverSwim())]
 posteriors = pytest.mark.parametrize("dynamics", [*FAST, *SLOW], ids=lambda d: type(d).__name__)
 STEPS = {"Replacement": 300, "LinearQuadratic": 200, "LogitRiverSwim": 300}
 

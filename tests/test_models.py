@@ -672,6 +672,7 @@ def test_constrained_parameters_carry_their_jacobian(ours, likelihood, prior):
         np.testing.assert_allclose(_densities(theirs, theta, 1.0), _densities(ours, theta, 1.0), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_vector_parameters_and_hyper_parameters_of_the_likelihood():
     model = from_numpyro(
         lambda w, scale: dist.Normal(w[0] - w[1], scale),
@@ -687,6 +688,7 @@ def test_vector_parameters_and_hyper_parameters_of_the_likelihood():
     assert single.hyper["scale"].shape == (4,)
 
 
+@pytest.mark.slow
 def test_a_parameter_that_rewards_rarely_touch_keeps_a_finite_spread():
     def rare(p, mu):
         pays = dist.Normal(mu, 1.0)
@@ -736,6 +738,7 @@ def run_tiny(model, belief, env):
     return np.asarray(record.actions)
 
 
+@pytest.mark.slow
 def test_a_numpyro_model_with_a_prior_for_each_arm_plays():
     loc = np.linspace(4, 10, 10)
     model = from_numpyro(laplace_law, normal_prior, loc=loc)
@@ -744,6 +747,7 @@ def test_a_numpyro_model_with_a_prior_for_each_arm_plays():
     assert actions.mean() > 5  # the last arms are the best ones
 
 
+@pytest.mark.slow
 def test_functions_play_and_need_sample_only_in_a_simulated_bandit():
     model = from_functions(log_prior, log_laplace, L=4.0, mu=[0.0, 3.0])
     actions = run_tiny(model, Perturb(sgld()), Bandit.with_means(Laplace([0.0, 3.0], 1.0, 0.5), [0.0, 3.0]))
@@ -753,7 +757,8 @@ def test_functions_play_and_need_sample_only_in_a_simulated_bandit():
     Bandit(stack(custom("Functions"), 2))
 
 
-@pytest.mark.parametrize("name", ["Poisson", pytest.param("ZeroInflatedLogNormal", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Poisson", "ZeroInflatedLogNormal"])
 def test_conjugate_models_play(name):
     model = stack(NAMED[name], 3)
     run_tiny(model, Exact(), Bandit(model))

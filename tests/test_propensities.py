@@ -184,6 +184,7 @@ def test_propensities_are_the_frequencies_of_act(name):
         assert counts_p(counts, jax.jit(wide.propensities)(states[-1])) < LEVEL
 
 
+@pytest.mark.slow
 def test_propensities_without_a_closed_law_come_from_draws():
     """The mean reward's law is not Gaussian under Perturb with this prior: fixed draws stand in, and say the same each time."""
     agent, (*_, state) = played_agent(Perturb(ula(0.1, steps=30)), GaussianUnknownVariance(prior_mean=0.2))

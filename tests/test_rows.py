@@ -200,6 +200,7 @@ def smooth(x):
     return -20 * jnp.sum(jnp.square(jnp.diff(x))) - 3 * jax.nn.relu(x[0] - x[-1])
 
 
+@pytest.mark.slow
 def test_a_prior_on_four_states_has_the_moments_of_weighted_draws(mutate):
     alpha, counts = 0.5, np.array([3.0, 0.0, 8.0, 1.0])
     exact = draw(ExactRows(), alpha, counts, lanes=400_000, key=5)

@@ -883,7 +883,7 @@ def test_blackjax_says_what_to_install_and_what_it_needs(monkeypatch):
         (lambda: sgld("fast"), "sgld: step_size must be a number, a schedule or \"theorem\"; got 'fast'."),
         (lambda: sgld(steps="many"), "Chain: steps must be a number or 'theorem'; got 'many'."),
         (lambda: Perturb(ula(), gamma=0.0), "Perturb: gamma must be > 0 and finite; got 0."),
-        (lambda: Perturb(ula(), gamma="big"), "Perturb: gamma must be a number > 0 or \"theorem\"; got 'big'."),
+        (lambda: Perturb(ula(), gamma="big"), "Perturb: gamma must be a number or an array of numbers or 'theorem'; got 'big'."),
         (lambda: Pool(ula(), 1), "Pool: size must be a whole number ≥ 2; got 1."),
     ],
 )

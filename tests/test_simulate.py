@@ -92,7 +92,7 @@ def test_a_replication_does_not_depend_on_the_others(replications):
     assert same(run("sgld", replications=replications), rows(run("sgld"), slice(replications)))
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", [pytest.param(name, marks=pytest.mark.slow if name == "sgld" else ()) for name in AGENTS])
 def test_fixed_of_one_is_sequential(agent):
     sequential = run(agent, Sequential())
     assert same(run(agent, Fixed(1)), sequential)
