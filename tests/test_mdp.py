@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import loop, planning, random, registry
+from blts import planning, random, registry
 from blts._typing import Row
 from blts.agents import PSRL, UCRL2, Follow, Parameters, Rows
 from blts.agents.transitions import Visits
@@ -95,7 +95,7 @@ def test_rewards_may_be_drawn():
         place, _ = env.reset(random.key(0))
         step = jax.jit(jax.vmap(lambda k: env.step(k, place, jnp.asarray(1))[1]))(random.split(random.key(1), 20_000))  # noqa: B023
         assert mean_p(step.reward, 0.9, sd) > LEVEL
-        assert mean_p(step.reward, 0.85, sd) < LEVEL or law == "gaussian"
+        assert mean_p(step.reward, 0.8, sd) < LEVEL
         assert np.unique(step.regret).size == 1  # noise is no regret
 
 
@@ -447,9 +447,7 @@ def test_mdp_objects_print():
     assert "6 states and 2 actions" in str(env)
     agent = PSRL(Tabular(env.rewards), Rows(MirroredRows()))
     assert str(agent).startswith("Posterior sampling, rows drawn by MirroredRows")
-    assert "TSDE" not in str(DoubledSinceSwitch.tsde(3, 5.0))
     assert str(DoubledSinceSwitch.tsde(3, 5.0)) == (
         "Rewards are seen when a state–action pair's visits with 5 pseudo-counts exceed twice their value at the last batch, "
         "or when a batch is longer than the one before."
     )
-    assert loop.LAST == 2**32 - 1

@@ -12,6 +12,7 @@ from .._module import is_concrete, module
 from .._typing import Info, Tree
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
+from .transitions import TransitionBelief
 
 
 class Following(NamedTuple):
@@ -41,7 +42,7 @@ class PSRL:
     """
 
     model: Any
-    belief: Any
+    belief: TransitionBelief
     incremental: ClassVar[bool] = False
     observes_first: ClassVar[bool] = True
 

@@ -42,7 +42,7 @@ def blts_2023() -> Method:
 @register("method", "osband-2013")
 def osband_2013() -> Method:
     """Osband et al. 2013: exact posterior sampling with fixed episodes."""
-    return Method("psrl", "fixed", "O(√T)", "O(T)")
+    return Method("psrl", "fixed", "O(√T)", "O(T/H)")
 
 
 @register("method", "ouyang-2017")

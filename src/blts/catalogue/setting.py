@@ -32,7 +32,7 @@ class Setting(NamedTuple):
         return states
 
     def weight(self, pseudo_count: float | str) -> float:
-        """A pseudo-count of a pair, where "prior" is the sum of its Dirichlet parameters (0 in a bandit)."""
+        """A pseudo-count for every pair: "prior" is the least sum of Dirichlet parameters of any (0 in a bandit)."""
         if pseudo_count != "prior":
             if isinstance(pseudo_count, str | bool) or pseudo_count is None:
                 raise ConfigError(f'pseudo_count must be a number or "prior"; got {pseudo_count!r}.')

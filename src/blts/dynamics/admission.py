@@ -12,7 +12,7 @@ from .._module import array, at_least, module, positive, static
 from .._typing import Array, Bool, Float, Int, Numbers, Scalar
 from ..models import rate
 from ..models.base import Sum
-from .base import clipped
+from .base import BestOf, clipped
 
 
 class Queue(NamedTuple):
@@ -30,7 +30,7 @@ class Events(NamedTuple):
 
 
 @module
-class Admission:
+class Admission(BestOf):
     """Customers arrive at rate λ and are served at rate μ; one admitted earns `reward`, one in the system costs `cost` a time unit.
 
     A round is a slot of the uniformised queue: the time to the next event, an arrival with probability λ/(λ + μ) and a tick
@@ -115,23 +115,16 @@ class Admission:
     # The decision
 
     def gains(self, theta) -> Float[Array, " thresholds"]:
-        """The gain a slot of admitting below k, for k = 0 … capacity: π(n) ∝ (λ/μ)^n for n ≤ k."""
+        """The gain a slot of admitting below k, for k = 0 … capacity: π(n) ∝ (λ/μ)^n for n ≤ k.
+
+        Some threshold is best, because waiting costs more the longer the queue (Naor 1969).
+        """
         theta = clipped(theta, -10.0, 10.0)
         n = jnp.arange(self.capacity + 1)
         weight = jnp.where(n <= n[:, None], n * (theta[0] - theta[1]), -jnp.inf)
         pi = jax.nn.softmax(weight, axis=1)
         share, length = jax.nn.sigmoid(theta[0] - theta[1]), jnp.exp(-jnp.logaddexp(theta[0], theta[1]))
         return share * self.reward * (1.0 - jnp.diagonal(pi)) - self.cost * length * (pi @ n.astype(pi.dtype))
-
-    def plan(self, theta) -> Int[Array, ""]:
-        """The best threshold; thresholds are optimal for a concave reward (Naor 1969)."""
-        return jnp.argmax(self.gains(theta))
-
-    def gain(self, theta):
-        return jnp.max(self.gains(theta))
-
-    def gain_of(self, theta, policy):
-        return self.gains(theta)[policy]
 
     def table(self, theta) -> tuple[Array, Array]:
         """The same world as a finite MDP over customers 0 … capacity: transitions and expected rewards."""

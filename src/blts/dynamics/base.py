@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import _random
 from .._module import is_concrete, module
-from .._typing import PRNGKey, Row, Scalar, Theta, Tree
+from .._typing import Array, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..errors import ConfigError
 from ..models.base import Sufficient, Theory
 
@@ -176,6 +176,22 @@ class SummarisedTransitions(Transitions):
 
     def log_likelihood_of(self, theta, summary):
         return self.dynamics.log_likelihood_of(theta, summary)
+
+
+class BestOf:
+    """Plans of a world whose stationary policies are a short list: `gains(theta)` has the gain of each."""
+
+    gains: Any
+
+    def plan(self, theta: Theta) -> Int[Array, ""]:
+        """The number of the best one."""
+        return jnp.argmax(self.gains(theta))
+
+    def gain(self, theta: Theta) -> Scalar:
+        return jnp.max(self.gains(theta))
+
+    def gain_of(self, theta: Theta, policy: Int[Array, ""]) -> Scalar:
+        return self.gains(theta)[policy]
 
 
 def summary_of(dynamics: Any, rows: Row) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -22,12 +23,8 @@ class Finite:
 
     states: Any
     actions: Any
-
-    def probabilities(self, theta: Theta, state: Int[Array, ""], action: Int[Array, ""]) -> Float[Array, " states"]:
-        raise NotImplementedError
-
-    def rewards(self) -> Float[Array, "states actions"]:
-        raise NotImplementedError
+    probabilities: Callable[[Theta, Int[Array, ""], Int[Array, ""]], Float[Array, " states"]]
+    rewards: Callable[[], Float[Array, "states actions"]]
 
     def transitions(self, theta: Theta) -> Float[Array, "states actions states"]:
         """All rows of the transition law at θ."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,16 +52,16 @@ def _log_tail_jvp(y, levels, primals, tangents):
     return value, slope * change
 
 
-class _BaseStock:
+@module
+class BaseStock:
     """What both inventories share: a level for the period, its newsvendor cost, and the Gamma prior of the rate."""
 
-    holding: Numbers
-    shortage: Numbers
-    rate: Numbers
-    a: Numbers
-    b: Numbers
-    levels: int
-    gain_of: Any
+    holding: Numbers = array(default=1.0)
+    shortage: Numbers = array(default=4.0)
+    rate: Numbers = array(default=4.0)
+    a: Numbers = array(default=2.0)
+    b: Numbers = array(default=0.5)
+    levels: int = static(default=20)
     dim: ClassVar[int] = 1
 
     def check(self):
@@ -104,6 +104,12 @@ class _BaseStock:
         short = self._below(theta) < self.shortage / (self.shortage + self.holding)
         return jnp.minimum(jnp.sum(short), self.levels - 1)
 
+    def gain(self, theta):
+        return self.gain_of(theta, self.plan(theta))
+
+    def gain_of(self, theta, policy):
+        return -self.costs(theta)[policy]
+
     def table(self, theta) -> tuple[Array, Array]:
         """The same world as a finite MDP over the stock on hand, 0 … levels - 1: transitions and expected rewards.
 
@@ -129,7 +135,7 @@ class _BaseStock:
 
 
 @module
-class Inventory(_BaseStock):
+class Inventory(BaseStock):
     """Order up to a level S, then Poisson(λ) demand comes: `holding` a unit left, `shortage` a unit of backlog, a period.
 
     The observation is the stock x, negative where demand waits; the action is S, and the period starts with max(x, S).
@@ -140,13 +146,6 @@ class Inventory(_BaseStock):
     >>> print(f"up to {shop.plan(shop.true)} at {-shop.gain(shop.true):.4f} a period")
     up to 6 at 2.9772 a period
     """
-
-    holding: Numbers = array(default=1.0)
-    shortage: Numbers = array(default=4.0)
-    rate: Numbers = array(default=4.0)
-    a: Numbers = array(default=2.0)
-    b: Numbers = array(default=0.5)
-    levels: int = static(default=20)
 
     def __str__(self) -> str:
         return (
@@ -175,12 +174,6 @@ class Inventory(_BaseStock):
         """A draw from the exact posterior."""
         return rate.draw(key, self.a + summary.rewards.total, self.b + summary.rows)[None]
 
-    def gain(self, theta):
-        return self.gain_of(theta, self.plan(theta))
-
-    def gain_of(self, theta, policy):
-        return -self.costs(theta)[policy]
-
     def sample(self, key, theta, obs, action):
         next_obs = jnp.maximum(obs, action) - self._demand(key, theta)
         left, backlog = jnp.maximum(next_obs, 0), jnp.maximum(-next_obs, 0)
@@ -198,7 +191,7 @@ class Sales(NamedTuple):
 
 
 @module
-class LostSales(_BaseStock):
+class LostSales(BaseStock):
     """The same with demand beyond the stock lost and not seen: `shortage` is earned a unit sold, `holding` paid a unit left.
 
     Sales are censored demand: below the stock they have the Poisson probability, at a stock-out its upper tail P(D ≥ y). The
@@ -209,13 +202,6 @@ class LostSales(_BaseStock):
     >>> print(f"up to {shop.plan(shop.true)} for {shop.gain(shop.true):.4f} a period")
     up to 6 for 13.0228 a period
     """
-
-    holding: Numbers = array(default=1.0)
-    shortage: Numbers = array(default=4.0)
-    rate: Numbers = array(default=4.0)
-    a: Numbers = array(default=2.0)
-    b: Numbers = array(default=0.5)
-    levels: int = static(default=20)
 
     def __str__(self) -> str:
         return (
@@ -243,9 +229,6 @@ class LostSales(_BaseStock):
     def log_likelihood_of(self, theta, summary):
         seen = summary.sold.value * theta[0] - summary.served * jnp.exp(theta[0]) + summary.base.value
         return seen + jnp.sum(summary.stockouts * log_tail(jnp.arange(self.levels), theta[0], self.levels))
-
-    def gain(self, theta):
-        return self.gain_of(theta, self.plan(theta))
 
     def gain_of(self, theta, policy):
         return self.shortage * jnp.exp(clipped(theta, -10.0, 10.0)[0]) - self.costs(theta)[policy]

@@ -13,7 +13,7 @@ from .._module import array, at_least, finite, module, positive, static
 from .._typing import Array, Float, Int, Numbers
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import clipped
+from .base import BestOf, clipped
 
 
 class Wear(NamedTuple):
@@ -25,7 +25,7 @@ class Wear(NamedTuple):
 
 
 @module
-class Replacement:
+class Replacement(BestOf):
     """A machine at wear s = 0 … levels wears by one with probability σ(θ₀ + θ₁ s/levels) a round, until it is replaced.
 
     Running it costs `running` · s²; replacing it (action 1) costs `replacing` instead, and the next round starts at 0. Wear
@@ -116,16 +116,6 @@ class Replacement:
         before = lambda x: jnp.concatenate([jnp.zeros(1), jnp.cumsum(x)])  # noqa: E731
         cycles = -(self.replacing + before(cost)) / (1.0 + before(rounds))
         return jnp.concatenate([cycles, -self.running * jnp.full(1, float(self.levels)) ** 2])
-
-    def plan(self, theta) -> Int[Array, ""]:
-        """The wear from which the machine is replaced; levels + 1 is never."""
-        return jnp.argmax(self.gains(theta))
-
-    def gain(self, theta):
-        return jnp.max(self.gains(theta))
-
-    def gain_of(self, theta, policy):
-        return self.gains(theta)[policy]
 
     def table(self, theta) -> tuple[Array, Array]:
         """The same world as a finite MDP over wear 0 … levels: transitions and rewards."""
