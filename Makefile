@@ -29,7 +29,7 @@ clean:
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
 $(VENV)/dev: pyproject.toml

@@ -1,4 +1,4 @@
-"""Draws the figure of the README from fresh simulations: `python docs/make_figures.py [replications]` (extra: plot)."""
+"""Draws the figure of the README from fresh simulations: `python docs/make_figures.py [replications]` (extra: report)."""
 
 from __future__ import annotations
 

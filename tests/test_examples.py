@@ -7,6 +7,7 @@ import inspect
 import pathlib
 import re
 import shlex
+from typing import Any
 
 import pytest
 import typer
@@ -64,16 +65,35 @@ def commands(path: pathlib.Path) -> list[str]:
 
 @pytest.mark.parametrize("line", sorted({line for path in DOCUMENTS for line in commands(path)}))
 def test_commands_run(line):
-    """Simulations run with a small horizon; the paper's experiments, which take minutes, are only parsed."""
+    """Simulations run with a small horizon; the paper's experiments, which take minutes, and studies are only parsed."""
     name, *arguments = shlex.split(line)[1:]
-    if name == "paper":
-        command = typer.main.get_command(cli.app)
-        assert hasattr(command, "commands")
-        command.commands["paper"].make_context("paper", arguments)
+    if name in ("paper", "study"):
+        command: Any = typer.main.get_command(cli.app)
+        if name == "study":
+            command, name, arguments = command.commands["study"], arguments[0], arguments[1:]
+        command.commands[name].make_context(name, arguments)
         return
     small = SMALL if name == "simulate" else ()
     result = CliRunner().invoke(cli.app, [name, *arguments, *small], catch_exceptions=False)
     assert result.exit_code == 0, result.output
+
+
+def test_the_howto_on_studies_runs(tmp_path, monkeypatch):
+    """Its study files in a folder of their own, and every command on them, in order."""
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    path = ROOT / "docs" / "howto-study.md"
+    monkeypatch.chdir(tmp_path)
+    for language, text in blocks(path):
+        if language in ("toml", "python"):
+            (tmp_path / f"mine.{language.replace('python', 'py')}").write_text(text)
+    for line in [*commands(path), "blts study run mine.py --out timid"]:
+        result = CliRunner().invoke(cli.app, shlex.split(line)[1:], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+    found = {
+        name: (tmp_path / name / "results.json").read_text() for name in ("mine", "mine-processes", "mine-dask", "mine-shards")
+    }
+    assert len(set(found.values())) == 1
+    assert (tmp_path / "timid" / "index.html").exists()
 
 
 def test_make_targets_exist():

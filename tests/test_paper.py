@@ -14,11 +14,12 @@ import pytest
 
 from blts import Trace, condition, simulate
 from blts.models import Gaussian
-from blts.paper import bandits
 from blts.theory import batches_sharp
 
 SEED = 1
 REPLICATIONS = 400
+HORIZON = 650
+SCHEMES = ("sequential", "static", "dynamic")
 
 
 class Reference(NamedTuple):
@@ -54,8 +55,8 @@ LIGHT -= {("gaussian", "ucb1", "static"), ("gaussian", "ucb1", "sequential")}
 
 
 def cell(study: str, agent: str, batching: str, prior: str = "informative", replications: int = REPLICATIONS, **options) -> Trace:
-    chosen = condition(study, agent, batching, prior, bandits.HORIZON, options=options)
-    return simulate(SEED, chosen.env, chosen.agent, chosen.batching, horizon=bandits.HORIZON, replications=replications, times=1)
+    chosen = condition(study, agent, batching, prior, HORIZON, options=options)
+    return simulate(SEED, chosen.env, chosen.agent, chosen.batching, horizon=HORIZON, replications=replications, times=1)
 
 
 def errors_away(values: np.ndarray, mean: float, sd: float, runs: int) -> float:
@@ -81,7 +82,7 @@ def agrees(trace: Trace, reference: Reference) -> bool:
 def test_a_cell_is_within_three_standard_errors(key):
     trace = cell(*key)
     assert agrees(trace, REFERENCES[key]), trace
-    assert trace.batches.max() <= batches_sharp(trace.plays.shape[1], bandits.HORIZON) or key[2] != "dynamic"
+    assert trace.batches.max() <= batches_sharp(trace.plays.shape[1], HORIZON) or key[2] != "dynamic"
     assert trace.diagnostics.finite.all()
 
 
@@ -118,7 +119,7 @@ def test_a_wrong_noise_scale_is_far_away():
 
 def test_the_same_conclusions_under_uninformative_priors():
     """No reference here: BLTS like exact draws and dynamic like sequential, while static loses a third more."""
-    regret = {scheme: cell("gaussian", "exact-ts", scheme, "uninformative").final_regret for scheme in bandits.SCHEMES}
+    regret = {scheme: cell("gaussian", "exact-ts", scheme, "uninformative").final_regret for scheme in SCHEMES}
     regret["blts"] = cell("gaussian", "blts", "dynamic", "uninformative").final_regret
     near = lambda name: errors_away(regret[name], regret["dynamic"].mean(), regret["dynamic"].std(), REPLICATIONS)  # noqa: E731
     assert near("sequential") < 3
@@ -138,13 +139,6 @@ def test_the_laplace_conclusions():
     """Dynamic no worse than sequential, both far below UCB1, and a wide spread for static."""
     regret = {key[1:]: cell(*key).final_regret for key in REFERENCES if key[0] == "laplace"}
     assert regret["blts", "dynamic"].mean() < regret["blts", "sequential"].mean()
-    for scheme in bandits.SCHEMES:
+    for scheme in SCHEMES:
         assert 1.4 * regret["blts", scheme].mean() < regret["ucb1", scheme].mean()
     assert regret["blts", "static"].std() > 3 * regret["blts", "sequential"].std()
-
-
-def test_the_studies_name_their_cells():
-    assert len(bandits.cells("gaussian")) == 24
-    assert len(bandits.cells("laplace")) == 9
-    printed = bandits.printed_numbers()["gaussian"]["informative"]
-    assert printed["dynamic"]["blts"] == [99.8, 15.62]

@@ -1,6 +1,6 @@
-"""Where names become objects: environments, agents, batching schemes and published methods.
+"""Where names become objects: environments, agents, batching schemes, published methods and tasks of studies.
 
-Importing this module is cheap; the first look-up imports the catalogue, which registers everything.
+Importing this module is cheap; the first look-up imports what registers everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Entry(NamedTuple):
     summary: str
     builder: Callable[..., Any]
     about: dict[str, Any]
-    """What is known of it besides: an agent's world and its usual batching."""
+    """What is known of it besides: an agent's worlds, its usual batching, whether it has a prior."""
 
     def options(self) -> dict[str, Any]:
         """Options that `--set name=value` can change, with their defaults."""
@@ -59,7 +59,8 @@ def register(kind: str, name: str, **about: Any) -> Callable[[F], F]:
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    from . import catalogue as catalogue  # fills the registry on first use
+    from . import catalogue as catalogue  # fill the registry on first use
+    from .studies import tasks as tasks
 
     return _ENTRIES[kind]
 

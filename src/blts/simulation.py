@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -36,6 +37,7 @@ def simulate(
     times: int | Iterable[int] | None = None,
     keep_actions: bool = False,
     chunk: int | None = None,
+    threads: int | None = None,
 ) -> Trace:
     """Run `replications` independent runs of `horizon` rounds, numbered from `first`.
 
@@ -47,6 +49,7 @@ def simulate(
             (a number), or the rounds given. The log of rewards that SGLD agents need is O(horizon) all the same.
         keep_actions: also record every action.
         chunk: how many replications run at once (None: all); a smaller chunk needs less memory.
+        threads: over how many cores the replications are spread (None: all, on a CPU); the numbers are the same.
 
     >>> from blts import Exact, Gaussian, Thompson, DoublingCounts, simulate
     >>> from blts.envs import Bandit
@@ -60,6 +63,7 @@ def simulate(
         "horizon": horizon,
         "replications": replications,
         "chunk": replications if chunk is None else chunk,
+        "threads": 1 if threads is None else threads,
     }.items():
         if not _is_whole(value) or value < 1:
             raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
@@ -81,21 +85,23 @@ def simulate(
     _check_memory(env, agent, batching, rounds, replications, max(sizes), settings)
     records, start = [], first
     for size in sizes:
-        records += _run_on_all_cores((root, env, agent, batching, rounds), start, int(size), settings)
+        records += _run_in_threads((root, env, agent, batching, rounds), start, int(size), threads, settings)
         start += size
     return Trace.of(records, rounds, horizon=int(horizon), names=(str(env), str(agent), str(batching)))
 
 
 _SEEN: set[Any] = set()
-"""Shapes that are compiled: the first run of a shape is not split over threads, which would compile it twice."""
+"""Shapes that are compiled. The first run of a shape is not split over threads, and other threads wait for it: each would
+compile it again."""
+_COMPILING: dict[Any, threading.Lock] = {}
 
 
-def _run_on_all_cores(arguments: tuple, first: int, replications: int, settings: dict) -> list[loop.Record]:
-    """The replications in equal parts, one for each core: XLA runs a part in the thread that calls it.
+def _run_in_threads(arguments: tuple, first: int, replications: int, threads: int | None, settings: dict) -> list[loop.Record]:
+    """The replications in equal parts, one for each thread: XLA runs a part in the thread that calls it.
 
     Parts are of one size, so that they are compiled once; what the last one has too many is cut off.
     """
-    parts = cores() if jax.default_backend() == "cpu" and replications >= WORTH_SPLITTING else 1
+    parts = (threads or cores()) if jax.default_backend() == "cpu" and replications >= WORTH_SPLITTING else 1
     size = -(-replications // parts)
 
     def part(i: int) -> loop.Record:
@@ -103,12 +109,16 @@ def _run_on_all_cores(arguments: tuple, first: int, replications: int, settings:
         return jax.tree.map(lambda x: np.asarray(x)[: replications - i * size], record)
 
     shape = (_shape_of(arguments), size, *settings.values())
-    if parts == 1 or shape not in _SEEN:
-        records = [part(i) for i in range(parts)]
-        _SEEN.add(shape)
-        return records
-    with ThreadPoolExecutor(parts) as threads:
-        return list(threads.map(part, range(parts)))
+    if shape not in _SEEN:
+        with _COMPILING.setdefault(shape, threading.Lock()):
+            if shape not in _SEEN:
+                records = [part(i) for i in range(parts)]
+                _SEEN.add(shape)
+                return records
+    if parts == 1:
+        return [part(0)]
+    with ThreadPoolExecutor(parts) as pool:
+        return list(pool.map(part, range(parts)))
 
 
 def _shape_of(tree: Any) -> Any:

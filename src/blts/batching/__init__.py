@@ -2,6 +2,7 @@
 
 from .base import Batching as Batching
 from .chance import Geometric as Geometric
+from .choice import OneOf as OneOf
 from .clock import Fixed as Fixed
 from .clock import Grid as Grid
 from .clock import Sequential as Sequential

@@ -38,7 +38,7 @@ def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64):
     return agents.Thompson(on.model, _belief(samplers.mala(step_size, steps), gamma, pool), on.actions)
 
 
-@register("agent", "ucb1")
+@register("agent", "ucb1", prior=False)
 def ucb1(on: Setting, scale=1.0):
     """UCB1: bonus on plays, mean on observed rewards."""
     return agents.UCB1(on.actions, scale)
@@ -50,19 +50,19 @@ def bayes_ucb(on: Setting, c=0.0, count="plays"):
     return agents.BayesUCB(on.model, on.horizon, c, count, on.actions)
 
 
-@register("agent", "eps-greedy")
+@register("agent", "eps-greedy", prior=False)
 def eps_greedy(on: Setting, c=1.0):
     """Decaying ε-greedy: ε = min(1, c·N/t)."""
     return agents.EpsilonGreedy(on.actions, c)
 
 
-@register("agent", "base")
+@register("agent", "base", prior=False)
 def base(on: Setting, width=2.0):
     """Batched successive elimination (BaSE, Gao et al. 2019)."""
     return agents.SuccessiveElimination(on.actions, on.horizon, width)
 
 
-@register("agent", "uniform")
+@register("agent", "uniform", prior=False)
 def uniform(on: Setting):
     """Every arm with the same probability."""
     return agents.Uniform(on.actions)

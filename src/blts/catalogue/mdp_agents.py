@@ -79,7 +79,7 @@ def ucrl2(on: Setting, delta=0.05, scale=1.0):
     return agents.UCRL2(on.model, delta, scale)
 
 
-@register("agent", "optimal", worlds=ANY_MDP, batching="static")
+@register("agent", "optimal", worlds=ANY_MDP, batching="static", prior=False)
 def optimal(on: Setting):
     """The optimal policy, which knows the world."""
     return agents.Follow.knowing(on.model, on.env)

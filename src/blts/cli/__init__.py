@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import BltsError
-from . import listing, mdp, paper, simulate
+from . import listing, mdp, paper, simulate, study
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -19,6 +19,7 @@ app = typer.Typer(
 app.command("simulate")(simulate.command)
 app.command("list")(listing.command)
 app.command("paper")(paper.command)
+app.add_typer(study.app, name="study")
 app.add_typer(mdp.app, name="mdp")
 
 REFUSED = 2

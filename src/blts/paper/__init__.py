@@ -1,1 +1,47 @@
-"""The paper's experiments, and its printed numbers to put beside ours."""
+"""The paper's experiments: a study file each in `studies/`, and its printed numbers in `printed.json`. No JAX here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from importlib import resources
+from typing import Any
+
+from ..errors import UnknownName
+from ..studies.reading import parse
+from ..studies.spec import Study
+
+CHAPTERS = {
+    "The paper's tables and figures": ("methods-bandits", "methods-mdps", "gaussian", "laplace", "riverswim"),
+    "The theorems, measured": ("theorem-1", "theorem-2", "lemma", "theorem-3", "theorem-4", "presets"),
+    "Where the paper and practice part": ("gamma", "minibatch", "chain-end", "zero-counts", "db-psrl"),
+    "Beyond the paper": ("tradeoff", "rand"),
+}
+"""The order of the report."""
+NAMES = tuple(name for names in CHAPTERS.values() for name in names)
+TITLE = "Langevin Thompson Sampling with Logarithmic Communication, run again"
+LEAD = """
+Every table and figure of Karbasi, Kuang, Ma and Mitra (ICML 2023), computed by the code of this version, with the paper's printed \
+numbers beside ours. Where they differ, the tables say so.
+
+Numbers are mean ± standard deviation over independent runs, with the standard error and a bootstrap 95 % interval. All methods \
+of a study run on the same seeds, so differences between them are paired. The paper has 10 runs; our first 10 stand beside them.
+"""
+
+
+def printed(study: str) -> tuple[dict[str, Any], ...]:
+    """The paper's numbers for a study."""
+    numbers = json.loads(resources.files("blts.paper").joinpath("printed.json").read_text())["numbers"]
+    return tuple({key: x for key, x in row.items() if key not in ("study", "where")} for row in numbers if row["study"] == study)
+
+
+def study(name: str) -> Study:
+    """One of the paper's studies."""
+    if name not in NAMES:
+        raise UnknownName("study", name, NAMES)
+    text = resources.files("blts.paper").joinpath("studies", f"{name}.toml").read_text(encoding="utf-8")
+    return dataclasses.replace(parse(text, name), printed=printed(NUMBERS_OF.get(name, name)))
+
+
+NUMBERS_OF = {"db-psrl": "riverswim", "tradeoff": "gaussian"}
+"""Studies that stand beside the numbers of another."""

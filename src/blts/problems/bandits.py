@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import envs, models
+from ..errors import ConfigError
 from ..registry import register
 from .base import Problem
 
@@ -21,11 +22,22 @@ def _of(env: Any, informative: Any, uninformative: Any, horizon: int = 650) -> P
 
 
 @register("environment", "gaussian")
-def gaussian() -> Problem:
-    """The paper's Gaussian bandit: 15 arms, means evenly spaced in [1, 20], sd 0.5."""
-    env = envs.Bandit.with_means(models.Gaussian(sd=0.5), np.linspace(1, 20, 15))
-    informative = models.Gaussian(prior_mean=np.linspace(14, 20, 15), prior_sd=0.375**-0.5, sd=0.5)
+def gaussian(arms=15) -> Problem:
+    """The paper's Gaussian bandit: means evenly spaced in [1, 20], sd 0.5."""
+    if arms < 2:
+        raise ConfigError(f"arms must be a whole number ≥ 2; got {arms}.")
+    env = envs.Bandit.with_means(models.Gaussian(sd=0.5), np.linspace(1, 20, arms))
+    informative = models.Gaussian(prior_mean=np.linspace(14, 20, arms), prior_sd=0.375**-0.5, sd=0.5)
     return _of(env, informative, models.Gaussian(prior_mean=14.0, prior_sd=8.0**0.5, sd=0.5))
+
+
+@register("environment", "gaussian-close")
+def gaussian_close() -> Problem:
+    """Arms that are hard to tell apart: 5 Gaussian arms, means evenly spaced in [0, 0.4], sd 1."""
+    means = np.linspace(0, 0.4, 5)
+    env = envs.Bandit.with_means(models.Gaussian(sd=1.0), means)
+    informative = models.Gaussian(prior_mean=means, prior_sd=0.2, sd=1.0)
+    return _of(env, informative, models.Gaussian(prior_mean=0.0, prior_sd=1.0, sd=1.0), horizon=4000)
 
 
 @register("environment", "laplace")
@@ -116,9 +128,26 @@ def linear() -> Problem:
     )
 
 
+RAND_PRIORS = {
+    "informative": models.ZeroInflatedLogNormal(paid=7.0, unpaid=3.0, prior_mean=4.0, weight=5.0, a=10.0, b=18.0),
+    "uninformative": models.ZeroInflatedLogNormal(prior_mean=4.0, weight=1.0, a=10.0, b=18.0),
+    # The spread of the dollars is about 700, and most of it comes from few people.
+    "gaussian": models.GaussianUnknownVariance(prior_mean=200.0, weight=1.0, a=2.0, b=500_000.0),
+}
+
+
 @register("environment", "rand-hie")
 def rand_hie() -> Problem:
     """Recorded medical dollars of the five coinsurance arms of the RAND Health Insurance Experiment."""
-    informative = models.ZeroInflatedLogNormal(paid=7.0, unpaid=3.0, prior_mean=4.0, weight=5.0, a=10.0, b=18.0)
-    uninformative = models.ZeroInflatedLogNormal(prior_mean=4.0, weight=1.0, a=10.0, b=18.0)
-    return _of(envs.rand_hie(), informative, uninformative, horizon=5000)
+    return Problem(envs.rand_hie(), RAND_PRIORS, 5000)
+
+
+@register("environment", "rand-hie-fitted")
+def rand_hie_fitted() -> Problem:
+    """The same arms as zero-inflated log-normal laws fitted to the recorded dollars: the model is right here."""
+    rewards, counts = (np.asarray(x) for x in (envs.rand_hie().rewards, envs.rand_hie().counts))
+    theta = []
+    for row, count in zip(rewards, counts, strict=True):
+        paid = np.log(row[:count][row[:count] > 0])
+        theta.append([math.log(paid.size / (count - paid.size)), paid.mean(), math.log(paid.std())])
+    return Problem(envs.Bandit(models.ZeroInflatedLogNormal(), np.array(theta)), RAND_PRIORS, 5000)

@@ -11,6 +11,7 @@ from ..errors import ConfigError, UnknownName
 PRIORS = {
     "informative": "The prior that knows the order of the arms, as in the paper's experiments.",
     "uninformative": "The same weak prior for every arm.",
+    "gaussian": "Wrong on purpose: Gaussian rewards of unknown variance, where they are nothing like it.",
     "uniform": "Dirichlet(1) rows of transitions, as in the paper's experiments.",
     "sparse": "Dirichlet(1/S) rows of transitions: most next states are unlikely.",
     "own": "The prior that a parametric world states.",

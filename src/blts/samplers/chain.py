@@ -135,7 +135,7 @@ class Chain:
             position = b * BLOCK + jnp.arange(min(BLOCK, lanes))
             pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
             r, a = pair // A, pair % A
-            lane = partial(self._lane, store, jnp.max(count[pair]), C > 1)
+            lane = partial(self.lane, store, jnp.max(count[pair]), C > 1)
             ends, info = jax.vmap(lane)(
                 jax.vmap(lambda r, i: _random.fold_in(keys[r], i))(r, a * C + chain),
                 jax.tree.map(lambda x: jnp.asarray(x)[a], model),
@@ -153,7 +153,7 @@ class Chain:
         ends, info = lax.fori_loop(0, blocks, run_block, (theta.reshape(lanes, dim), nothing))
         return jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), (ends, info))
 
-    def _lane(
+    def lane(
         self,
         store: Row | None,
         most: Int[Array, ""],

@@ -1,0 +1,41 @@
+"""One of several schemes by its number: they share what is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from .._module import array, module
+from .._typing import Numbers
+from ..errors import ConfigError
+
+
+@module
+class OneOf:
+    """Scheme `number` (from 0) of several. All are followed and one is heeded, so changing the number compiles nothing.
+
+    >>> from blts.batching import DoublingCounts, OneOf, Sequential
+    >>> print(OneOf((Sequential(), DoublingCounts()), 0))
+    Rewards are seen after every round.
+    """
+
+    schemes: tuple[Any, ...]
+    number: Numbers = array(default=0, dtype=int)
+
+    def check(self):
+        if not self.schemes or not 0 <= int(self.number) < len(self.schemes):
+            raise ConfigError(f"OneOf: number must be from 0 to {len(self.schemes) - 1}; got {self.number}.")
+
+    def __str__(self) -> str:
+        return str(self.schemes[int(self.number)])
+
+    def init(self, key, actions):
+        return tuple(scheme.init(key, actions) for scheme in self.schemes)
+
+    def step(self, state, obs, action):
+        states, due = zip(*(scheme.step(one, obs, action) for scheme, one in zip(self.schemes, state, strict=True)), strict=True)
+        return states, jnp.stack(due)[self.number]
+
+    def most(self, horizon, actions):
+        return max(scheme.most(horizon, actions) for scheme in self.schemes)

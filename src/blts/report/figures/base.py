@@ -1,0 +1,157 @@
+"""What a kind of figure is: rows from results, and a drawing from rows alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...errors import ConfigError
+from ..csvs import Row, from_csv, to_csv
+from ..outcome import Measured, Outcome
+from ..tables import axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Rows = Sequence[Mapping[str, str]]
+"""Rows as read from a CSV file."""
+PANELS = ("env", "batching", "prior", "horizon", "drawn")
+"""Names that make panels; the others make lines."""
+STYLE: dict[Any, Any] = {
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",  # the one font that comes with matplotlib: the same shapes everywhere
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": "#e2e2e2",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8.5,
+    "xtick.minor.pad": 5.0,  # labels of minor ticks in one line with the others
+    "ytick.minor.pad": 5.0,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "butt",
+    "text.parse_math": False,  # labels are text, whatever signs they have
+    "svg.fonttype": "path",
+    "svg.hashsalt": "blts",
+    "path.simplify_threshold": 0.2,
+}
+
+
+class Drawn(NamedTuple):
+    """A figure as files: the CSV that it was drawn from, and the drawing."""
+
+    kind: str
+    csv: str
+    svg: bytes
+    caption: str
+    alt: str
+    width: float
+    """In inches, as drawn."""
+
+
+class Line(NamedTuple):
+    """A condition's place in a figure."""
+
+    measured: Measured
+    block: str
+    """Panels of one block stand in one row where there is room."""
+    panel: str
+    label: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A kind of figure. `rows` takes the results, `draw` nothing but the rows as they are stored."""
+
+    name: str
+    needs: tuple[str, ...]
+    """Arrays that it shows."""
+    rows: Callable[[Outcome], list[Row]]
+    draw: Callable[[Rows], Figure]
+    caption: Callable[[Outcome], str]
+    alt: Callable[[Outcome], str]
+
+    def make(self, outcome: Outcome) -> Drawn | None:
+        """The figure of a study; None where no number of it is finite."""
+        for name in self.needs:
+            if not all(name in m.arrays for m in outcome.measured):
+                raise ConfigError(
+                    f"The figure {self.name!r} of the study {outcome.study.name!r} needs the array {name!r}, "
+                    f"which the task {outcome.study.task!r} does not give; choose another figure."
+                )
+        rows = self.rows(outcome)
+        if not rows:
+            return None
+        text = to_csv(rows)
+        svg, width = render(self, text)
+        return Drawn(self.name, text, svg, self.caption(outcome), self.alt(outcome), width)
+
+
+def render(kind: Kind, csv: str) -> tuple[bytes, float]:
+    """The drawing of a CSV as SVG without a date, and its width."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
+        figure = kind.draw(from_csv(csv))
+        content = io.BytesIO()
+        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
+        return PATH.sub(_rounded, content.getvalue()), float(figure.get_figwidth())
+
+
+PATH = re.compile(rb' d="M[^"]*"')
+LONG = re.compile(rb"-?\d+\.\d{3,}")
+
+
+def _rounded(path: re.Match[bytes]) -> bytes:
+    """A path with hundredths of a point: half the bytes, and nothing that can be seen."""
+    return LONG.sub(lambda number: b"%.2f" % float(number[0]), path[0])
+
+
+def thinned(times: Sequence[float], most: int = 100) -> list[int]:
+    """Indices of at most so many recorded rounds, the first and the last among them."""
+    step = max(1.0, (len(times) - 1) / (most - 1))
+    return list(dict.fromkeys(min(len(times) - 1, round(i * step)) for i in range(most)))
+
+
+def places(outcome: Outcome) -> list[Line]:
+    """Where conditions stand: panels by batching, prior and problem, lines by agent and options."""
+    lines, panels = names(outcome)
+    return placed(outcome, lines, panels)
+
+
+def placed(outcome: Outcome, lines: list[str], panels: list[str]) -> list[Line]:
+    """The first name of panels goes across, the others down."""
+    found = [
+        Line(m, outcome.label(m, panels[1:]), outcome.label(m, panels), outcome.label(m, lines, outcome.study.task))
+        for m in outcome.measured
+    ]
+    blocks = list(dict.fromkeys(line.block for line in found))
+    across = list(dict.fromkeys(line.panel for line in found))
+    return sorted(found, key=lambda line: (blocks.index(line.block), across.index(line.panel)))
+
+
+def names(outcome: Outcome) -> tuple[list[str], list[str]]:
+    """The names that make lines and those that make panels."""
+    rows, columns, others = axes(outcome)
+    panels = [name for name in (*columns, *others) if name in PANELS or name == outcome.study.columns]
+    return [name for name in (*rows, *columns, *others) if name not in panels], panels
+
+
+def whom(outcome: Outcome) -> str:
+    """The lines of a figure in words, for those who cannot see it."""
+    found = list(dict.fromkeys(line.label for line in places(outcome)))
+    return found[0] if len(found) == 1 else ", ".join(found[:-1]) + f" and {found[-1]}"

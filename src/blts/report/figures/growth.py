@@ -1,0 +1,162 @@
+"""Score and batches against T, on axes on which the claimed growth is a straight line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..csvs import Row, column, groups
+from ..growth import Estimate, Growth, last_half
+from ..outcome import Measured, Outcome
+from ..statistics import band as band_of
+from ..words import fixed, interval
+from .base import Kind, Rows, names, places, thinned
+from .style import band, end_labels, grid, log_ticks, looks, settle, spread
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ARRAYS = {"regret": "curve", "batches": "batches_by"}
+
+
+def rows(outcome: Outcome) -> list[Row]:
+    found: list[Row] = []
+    for quantity, array in ARRAYS.items():
+        for m, block, panel, label in places(outcome):
+            grown = m.growth(array) if array in m.arrays else None
+            if grown is None:
+                continue
+            straight, times = _axes(m, quantity), np.asarray(m.about["times"], float)
+            chosen = thinned(m.about["times"])
+            bands = band_of(m.arrays[array][:, chosen])
+            fitted = _fit(times[chosen], bands.mean, straight)
+            for k, i in enumerate(chosen):
+                found.append(
+                    {
+                        "quantity": quantity,
+                        "axes": straight,
+                        "block": block,
+                        "panel": panel,
+                        "line": label,
+                        "measured": _short(grown, straight),
+                        "time": int(times[i]),
+                        "mean": float(bands.mean[k]),
+                        "low": float(bands.low[k]),
+                        "high": float(bands.high[k]),
+                        "fit": fitted[k],
+                    }
+                )
+    return found
+
+
+def table(outcome: Outcome) -> list[dict[str, str]]:
+    """Claimed and measured growth of every condition; where nothing is claimed, what is measured."""
+    lines, panels = names(outcome)
+    claimed = any("claims" in m.about for m in outcome.measured)
+    found = []
+    for m in outcome.measured:
+        row = {"method": outcome.label(m, [*lines, *panels], "all")}
+        for quantity, array in ARRAYS.items():
+            grown = m.growth(array) if array in m.arrays else None
+            if claimed:
+                row[f"{quantity}, claimed"] = m.about.get("claims", {}).get(quantity, "–")
+            row[f"{quantity}, measured"] = _long(grown) if grown else "not finite"
+        found.append(row)
+    return found
+
+
+def _axes(measured: Measured, quantity: str) -> str:
+    """Logarithmic claims are straight on log T; powers, and what nobody claimed, on log–log."""
+    return "log T" if "log T" in measured.about.get("claims", {}).get(quantity, "") else "log–log"
+
+
+def _fit(times: np.ndarray, mean: np.ndarray, straight: str) -> list[float | None]:
+    """The least-squares line over the last half of log T."""
+    late = times >= last_half(times)
+    y = mean[late]
+    if straight == "log–log" and (y <= 0).any():
+        return [None] * len(times)
+    y = np.log(y) if straight == "log–log" else y
+    a, b = np.polyfit(np.log(times[late]), y, 1)
+    line = a * np.log(times) + b
+    line = np.exp(line) if straight == "log–log" else line
+    return [float(v) if use else None for v, use in zip(line, late, strict=True)]
+
+
+def _short(grown: Growth, straight: str) -> str:
+    if straight == "log T":
+        return f"+{grown.last.value:.3g} a doubling"
+    return f"T^{grown.exponent.value:.2f}" if grown.exponent else "not a power"
+
+
+def _long(grown: Growth) -> str:
+    exponent = f"T^{_words(grown.exponent, 2)}" if grown.exponent else "no exponent (not positive)"
+    scale = max(abs(grown.last.value), abs(grown.before.value), 1e-12)
+    places = int(np.clip(2 - np.floor(np.log10(scale)), 0, 4))
+    return f"{exponent}; last doubling {_words(grown.last, places)}; before {_words(grown.before, places)}"
+
+
+def _words(estimate: Estimate, places: int) -> str:
+    return f"{fixed(estimate.value, places)} {interval(estimate.low, estimate.high, places)}"
+
+
+def draw(rows: Rows) -> Figure:
+    panels = groups(rows, "quantity")
+    panels = {
+        (q, p, a): f
+        for q, some in panels.items()
+        for p, held in groups(some, "panel").items()
+        for a, f in groups(held, "axes").items()
+    }
+    look = looks([row["line"] for row in rows])
+    wide = min(3, max(2, len({panel for _, panel, _ in panels})))
+    figure, axes = grid(len(panels), across=wide, panel=(5.3, 3.1) if wide == 2 else (4.0, 2.9))
+    marks = []
+    for ((quantity, panel, straight), found), (ax,) in zip(panels.items(), axes, strict=True):
+        ends, words = [], {}
+        for label, line in groups(found, "line").items():
+            shown = [row for row in line if straight == "log T" or float(row["mean"]) > 0]
+            if not shown:
+                continue
+            t, mean = column(shown, "time"), column(shown, "mean")
+            low = column(shown, "low")
+            low = low if straight == "log T" else [max(a, b / 10) for a, b in zip(low, mean, strict=True)]
+            band(ax, t, low, column(shown, "high"), look[label])
+            ax.plot(t, mean, color=look[label].colour, linestyle=look[label].dash, linewidth=1.5)
+            fit = [row for row in shown if row["fit"]]
+            ax.plot(column(fit, "time"), column(fit, "fit"), color="black", linestyle=":", linewidth=0.9)
+            words[label] = f"{label}: {line[-1]['measured']}"
+            ends.append((label, t[-1], mean[-1]))
+        ax.set_xscale("log")
+        if straight == "log–log":
+            ax.set_yscale("log")
+        log_ticks(ax, "xy" if straight == "log–log" else "x")
+        ax.set_xlim(min(column(found, "time")), max(column(found, "time")))
+        marks.append((ax, end_labels(ax, ends, look, words)))
+        ax.set_title(" · ".join(filter(None, (quantity, panel, straight if len({a for _, _, a in panels}) > 1 else ""))))
+        ax.set_xlabel("T, log scale")
+        ax.set_ylabel(
+            "mean "
+            + ("cumulative regret" if quantity == "regret" else "batches closed")
+            + (", log scale" if straight == "log–log" else "")
+        )
+    settle(figure)
+    for ax, labels in marks:
+        spread(ax, labels)
+    return figure
+
+
+def caption(outcome: Outcome) -> str:
+    return (
+        "Growth with T on axes that make the claim a straight line: log T where a logarithm is claimed, log–log elsewhere. "
+        "Means with simultaneous 95 % bands; dotted, the least-squares line over the last half of log T, its slope in the label."
+    )
+
+
+def alt(outcome: Outcome) -> str:
+    words = [f"{row['method']}: {'; '.join(f'{k} {v}' for k, v in row.items() if 'measured' in k)}" for row in table(outcome)]
+    return f"Line charts of regret and batches against T. {' '.join(words)}"
+
+
+GROWTH = Kind("growth", ("curve",), rows, draw, caption, alt)

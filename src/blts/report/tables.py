@@ -1,0 +1,225 @@
+"""Tables of a study: one quantity of all conditions, and the comparisons with the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .comparing import Difference, holm, paired
+from .csvs import Row
+from .outcome import Measured, Outcome, Printed
+from .statistics import Summary
+from .words import Metric, decimals, fixed, interval, metric_of, name_of
+
+FEWEST = 0.05
+"""Corrected p-values below this tell a condition from the reference."""
+SETTING = "setting"
+ACROSS = 4
+"""Values that fit in the columns of a table where a study does not say what goes there."""
+
+
+class Entry(NamedTuple):
+    """One cell of a table."""
+
+    measured: Measured
+    summary: Summary | None
+    printed: Printed | None
+
+
+class Line(NamedTuple):
+    label: str
+    note: str
+    entries: tuple[Entry | None, ...]
+
+
+class Group(NamedTuple):
+    label: str
+    lines: tuple[Line, ...]
+
+
+class Table(NamedTuple):
+    """One metric of all conditions: lines of rows, columns, and groups of lines for what else varies."""
+
+    name: str
+    metric: Metric
+    corner: str
+    columns: tuple[str, ...]
+    groups: tuple[Group, ...]
+    places: int
+
+    def entries(self) -> list[Entry]:
+        return [e for group in self.groups for line in group.lines for e in line.entries if e is not None]
+
+    def shown(self, value: float) -> str:
+        return fixed(value * self.metric.scale, self.places)
+
+    def mean_sd(self, summary: Summary | None) -> str:
+        if summary is None:
+            return "not finite"
+        if summary.sd == 0:
+            mean = summary.mean * self.metric.scale
+            return fixed(mean, 0 if float(mean).is_integer() else self.places)
+        return f"{self.shown(summary.mean)} ± {self.shown(summary.sd)}"
+
+    def precision(self, summary: Summary) -> str:
+        ends = interval(summary.low * self.metric.scale, summary.high * self.metric.scale, self.places)
+        return f"se {self.shown(summary.se)}, 95 % {ends}"
+
+    def printed(self, printed: Printed) -> str:
+        """A published number as it was published, as far as its decimals can be told."""
+        places = max(_places(printed.mean * self.metric.scale), _places((printed.sd or 0.0) * self.metric.scale))
+        mean = fixed(printed.mean * self.metric.scale, places)
+        if printed.sd is None:
+            return mean
+        return f"{mean} ± {fixed(printed.sd * self.metric.scale, places)}"
+
+
+class Comparison(NamedTuple):
+    """A condition against the reference on common seeds."""
+
+    label: str
+    reference: str
+    difference: Difference
+    corrected: float
+    verdict: str
+    measured: Measured
+
+
+def table(outcome: Outcome, metric: str) -> Table:
+    """The table of one metric. What follows from the row alone is a note beside it."""
+    rows, columns, others = axes(outcome)
+    aside = outcome.study.columns
+    note = aside if aside in outcome.varying and aside not in (*rows, *columns, *others) else ""
+    quantity = metric_of(metric, outcome.study.labels)
+    head_of = {id(m): outcome.label(m, columns, quantity.words) for m in outcome.measured}
+    heads = list(dict.fromkeys(head_of.values()))
+    lines: dict[str, dict[tuple[str, str], list[Entry | None]]] = {}
+    for m in outcome.measured:
+        group = lines.setdefault(outcome.label(m, others), {})
+        label = outcome.label(m, rows, "all")
+        noted = outcome.label(m, [note]) if note else ""
+        row = group.setdefault((label, "" if noted == label else noted), [None] * len(heads))
+        row[heads.index(head_of[id(m)])] = Entry(m, m.summary(metric), outcome.printed(m, metric))
+    return Table(
+        name=f"{outcome.study.name}-{metric}",
+        metric=quantity,
+        corner=" · ".join(name_of(outcome.study.labels, name) for name in rows) or "condition",
+        columns=tuple(heads),
+        groups=tuple(Group(g, tuple(Line(*key, tuple(e)) for key, e in rows_of.items())) for g, rows_of in lines.items()),
+        places=decimals((m.summary(metric) for m in outcome.measured), quantity.scale),
+    )
+
+
+def axes(outcome: Outcome) -> tuple[list[str], list[str], list[str]]:
+    """Names of rows, names of columns, and what else is needed to tell conditions apart.
+
+    A study whose rows or columns are its "setting" has there all that varies and is not on the other side.
+    """
+    study = outcome.study
+    rows, columns = ([name] if name in outcome.varying else [] for name in (study.rows, study.columns))
+    if study.rows == SETTING:
+        return outcome.keep(columns), columns, []
+    if study.columns == SETTING:
+        return rows, outcome.keep(rows), []
+    if columns and rows and outcome.follows(columns[0], rows):
+        columns = []
+    others = outcome.keep([*rows, *columns])
+    if not rows and others:
+        rows = [max(others, key=outcome.count)]
+        others.remove(rows[0])
+    few = [name for name in others if outcome.count(name) <= ACROSS]
+    if not columns and few:
+        columns = few[:1]
+        others.remove(few[0])
+    return (rows, columns, others) if rows else (columns, [], others)
+
+
+def csv_rows(outcome: Outcome, metric: str) -> list[Row]:
+    """A table in long format: a row a condition, in the units of the results."""
+    names = list(dict.fromkeys(name for m in outcome.measured for name in m.condition if name != "times"))
+    found: list[Row] = []
+    for m in outcome.measured:
+        summary, printed = m.summary(metric), outcome.printed(m, metric)
+        tested = printed.agreement if printed else None
+        row = {name: _plain(m.condition.get(name)) for name in names} | {"metric": metric, "replications": len(m.values(metric))}
+        row |= {field: getattr(summary, field, None) for field in ("mean", "sd", "se", "low", "high")}
+        row |= {f"paper_{field}": getattr(printed, field, None) for field in ("mean", "sd", "n")}
+        row |= {"gap_in_se": _finite(tested.gap) if tested else None, "p": tested.p if tested else None}
+        row |= {"verdict": tested.verdict if tested else None}
+        found.append(row | {f"first_{field}": getattr(printed and printed.first, field, None) for field in ("mean", "sd", "n")})
+    return found
+
+
+def comparisons(outcome: Outcome) -> list[Comparison]:
+    """The score of every condition less that of its reference, with Holm's correction over all of them.
+
+    None for a score of which neither less nor more is better, unless the study names a reference.
+    """
+    if not metric_of(outcome.score, {}).better and not outcome.study.reference:
+        return []
+    names = label_names(outcome)
+    found: list[tuple[Measured, Measured, Difference]] = []
+    for m in outcome.measured:
+        reference = outcome.reference(m)
+        if reference is not None and reference is not m and outcome.score in reference.metrics():
+            ours, theirs = m.values(outcome.score), reference.values(outcome.score)
+            if np.isfinite(ours).all() and np.isfinite(theirs).all():
+                found.append((m, reference, paired(ours, theirs)))
+    corrected = holm([difference.p for _, _, difference in found])
+    return [
+        Comparison(outcome.label(m, names), outcome.label(r, names), d, p, _verdict(d, p), m)
+        for (m, r, d), p in zip(found, corrected, strict=True)
+    ]
+
+
+def comparison_rows(found: Sequence[Comparison]) -> list[Row]:
+    return [
+        {
+            "condition": c.label,
+            "reference": c.reference,
+            **{name: getattr(c.difference.summary, name) for name in ("mean", "sd", "se", "n", "low", "high")},
+            "p": c.difference.p,
+            "p_holm": c.corrected,
+            "verdict": c.verdict,
+        }
+        for c in found
+    ]
+
+
+def label_names(outcome: Outcome) -> list[str]:
+    """The names that tell all conditions apart, rows first."""
+    rows, columns, others = axes(outcome)
+    return [*rows, *columns, *others]
+
+
+def unfinished(outcome: Outcome) -> list[str]:
+    """A warning for every condition with refreshes that were not finite."""
+    found = []
+    for m in outcome.measured:
+        finite = m.arrays.get("finite")
+        if finite is not None and not finite.all():
+            lost = int((~finite.astype(bool)).sum())
+            label = outcome.label(m, label_names(outcome), "The study")
+            found.append(f"{label}: {lost} of {len(finite)} replications had a refresh that was not finite.")
+    return found
+
+
+def _verdict(difference: Difference, p: float) -> str:
+    if p >= FEWEST:
+        return "not told apart"
+    return "higher" if difference.summary.mean > 0 else "lower"
+
+
+def _places(value: float) -> int:
+    text = f"{value:.6g}"
+    return 0 if "e" in text or "." not in text else len(text.split(".")[1])
+
+
+def _plain(value: object) -> str | float | int | None:
+    return value if isinstance(value, str | float | int) and not isinstance(value, bool) else None if value is None else str(value)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None

@@ -1,0 +1,110 @@
+"""Where cells are computed: in this process, in local processes, or on a Dask cluster. The numbers are the same."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import Any
+
+from ..errors import ConfigError, UnknownName
+from .spec import Cell
+
+Done = Iterator[tuple[Cell, bytes]]
+
+
+def compute(cell: Cell) -> bytes:
+    """A cell's result as it is stored."""
+    from .. import registry
+    from .provenance import here
+    from .reading import load_source
+    from .store import Result, encode
+
+    if cell.source:
+        load_source(cell.source)
+    began = time.perf_counter()
+    arrays, about = registry.build("task", cell.task).run(
+        cell.condition, seed=cell.seed, first=cell.first, replications=cell.replications
+    )
+    spent = {"seconds": round(time.perf_counter() - began, 3), "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    cell_of = {name: value for name, value in cell._asdict().items() if name != "source"}
+    return encode(Result(arrays, about, {**here(), **spent, "cell": cell_of}))
+
+
+def in_process(cells: list[Cell], workers: int | None = None, address: str | None = None) -> Done:
+    """In threads of this process: while one compiles, the other runs."""
+    import jax
+
+    from ..simulation import cores
+
+    _no_address(address)
+    # One accelerator serves one cell at a time; each core of a CPU has its own.
+    count = workers or (cores() if jax.default_backend() == "cpu" else 1)
+    yield from _in(lambda: ThreadPoolExecutor(count), cells)
+
+
+def processes(cells: list[Cell], workers: int | None = None, address: str | None = None) -> Done:
+    """In processes of this machine."""
+    from ..simulation import cores
+
+    _no_address(address)
+    yield from _in(lambda: ProcessPoolExecutor(workers or cores(), mp_context=get_context("spawn")), cells)
+
+
+def _in(pool: Callable[[], Executor], cells: list[Cell]) -> Done:
+    with pool() as executor:
+        waiting = {executor.submit(compute, cell): cell for cell in cells}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+
+
+def dask(cells: list[Cell], workers: int | None = None, address: str | None = None) -> Done:
+    """On the workers of a Dask scheduler, or of a cluster started here where no address is given."""
+    try:
+        import distributed
+    except ImportError:
+        raise ConfigError('The engine "dask" needs Dask: pip install "blts[dask]".') from None
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(_client(distributed, address, workers, stack))
+        futures = client.map(compute, cells, pure=False, key=[f"blts-{i}-{cell.task}" for i, cell in enumerate(cells)])
+        waiting = dict(zip([future.key for future in futures], cells, strict=True))
+        for future in distributed.as_completed(futures):
+            content: Any = future.result()
+            yield waiting[future.key], content
+            future.release()
+
+
+def _client(distributed: Any, address: str | None, workers: int | None, stack: contextlib.ExitStack) -> Any:
+    from ..simulation import cores
+
+    if address is None:
+        options = {"n_workers": workers or cores(), "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+        return distributed.Client(stack.enter_context(distributed.LocalCluster(**options)))
+    if workers is not None:
+        raise ConfigError("--workers is for a cluster started here; a scheduler at an address has its own.")
+    try:
+        return distributed.Client(address, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ConfigError(
+            f"No Dask scheduler answers at {address} ({type(error).__name__}); "
+            "start one with `dask scheduler`, or leave --address out."
+        ) from None
+
+
+def _no_address(address: str | None) -> None:
+    if address is not None:
+        raise ConfigError("--address goes with --engine dask; leave it out, or choose that engine.")
+
+
+ENGINES: dict[str, Callable[..., Done]] = {"in-process": in_process, "processes": processes, "dask": dask}
+
+
+def engine(name: str) -> Callable[..., Done]:
+    if name not in ENGINES:
+        raise UnknownName("engine", name, ENGINES)
+    return ENGINES[name]

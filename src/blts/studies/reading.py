@@ -1,0 +1,113 @@
+"""Studies from files: TOML, or Python that also registers agents and environments of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import pathlib
+import re
+import runpy
+import tomllib
+from typing import Any
+
+from ..errors import BltsError, ConfigError
+from .spec import Study, UnknownField, check_fields
+
+
+def read(path: pathlib.Path | str) -> list[Study]:
+    """The studies of a file: the table of a TOML file, or what a Python file calls `study` or `studies`."""
+    path = pathlib.Path(path)
+    if path.suffix == ".py":
+        return _read_python(path)
+    return [parse(_text(path), path.stem, str(path))]
+
+
+def parse(text: str, name: str, where: str = "") -> Study:
+    """A study in TOML; `where` it is written leads the messages of what is wrong with it."""
+    where = where or f"The study {name!r}"
+    try:
+        fields: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not valid TOML: {error}.") from None
+    try:
+        check_fields(fields)
+        return Study(**{"name": name, **fields})
+    except UnknownField as error:
+        raise ConfigError(f"{where}, line {line_of(text, error.field)}: {error}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{where}, line {line_of(text, str(error).split()[0])}: {error}") from None
+
+
+def plan_file(path: pathlib.Path | str) -> list[Study]:
+    """The studies of a file, planned; a name or number that is wrong is reported with its line."""
+    from .planning import BadCondition, plan
+
+    planned = []
+    for study in read(path):
+        try:
+            planned.append(plan(study))
+        except BadCondition as error:
+            text = "" if pathlib.Path(path).suffix == ".py" else _text(pathlib.Path(path))
+            where = f", line {line_of_condition(text, error.number, str(error))}" if text else ""
+            raise ConfigError(f"{path}{where}: {error}") from None
+        except BltsError as error:
+            raise ConfigError(f"{path}: {error}") from None
+    return planned
+
+
+def load_source(path: str) -> dict[str, Any]:
+    """Run a user's Python file, once a process; what it registers is then known here."""
+    key = str(pathlib.Path(path).resolve())
+    if key not in _LOADED:
+        _LOADED[key] = runpy.run_path(key, run_name="blts_study")
+    return _LOADED[key]
+
+
+_LOADED: dict[str, dict[str, Any]] = {}
+
+
+def _read_python(path: pathlib.Path) -> list[Study]:
+    text = _text(path)
+    try:
+        found = load_source(str(path))
+    except BltsError:
+        raise
+    except Exception as error:  # whatever a user's file does
+        raise ConfigError(f"{path} cannot be run ({type(error).__name__}: {error}).") from None
+    studies = found.get("studies", [found["study"]] if "study" in found else [])
+    if not studies or not all(isinstance(study, Study) for study in studies):
+        raise ConfigError(f"{path} must call a Study `study`, or a list of them `studies`.")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return [dataclasses.replace(study, code=digest, source=str(path.resolve())) for study in studies]
+
+
+def _text(path: pathlib.Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not text in UTF-8.") from None
+    except OSError as error:
+        raise ConfigError(f"The study {path} cannot be read ({error.strerror}).") from None
+
+
+def line_of(text: str, key: str, first: int = 1) -> int:
+    """The line, from `first` on, that sets a key or opens a table of its name; `first` where there is none."""
+    setting = re.compile(rf"""^\s*(["']?){re.escape(key)}\1\s*=|^\s*\[\[?\s*{re.escape(key)}\s*\]""")
+    for number, line in enumerate(text.splitlines(), 1):
+        if number >= first and setting.search(line):
+            return number
+    return first
+
+
+def line_of_condition(text: str, number: int, message: str) -> int:
+    """The line in the given [[conditions]] table that a message is about: the first that has a word it quotes or names."""
+    starts = [i for i, line in enumerate(text.splitlines(), 1) if re.match(r"\s*\[\[\s*conditions\s*\]\]", line)]
+    if number >= len(starts):
+        return line_of(text, "conditions")
+    end = starts[number + 1] if number + 1 < len(starts) else len(text.splitlines()) + 1
+    words = re.findall(r"'([^']+)'", message) + message.split()[:1]
+    for word in words:
+        for line in range(starts[number] + 1, end):
+            if re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text.splitlines()[line - 1]):
+                return line
+    return starts[number]

@@ -1,0 +1,166 @@
+"""What a study is: conditions, replications and a seed, with a score and its figures. Importing this loads no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..errors import ConfigError
+
+Condition = dict[str, Any]
+"""A table of names and numbers. In a study as written a value may be a list, which stands for each of its members."""
+
+DISPLAYED = ("title", "text", "chapter", "score", "metrics", "figures", "labels", "reference", "printed", "rows", "columns")
+"""Fields that decide how results are shown, and not what is computed."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """Every combination of its conditions, each run `replications` times on the same seeds.
+
+    >>> from blts.studies import Study
+    >>> study = Study("mine", conditions=({"agent": ["blts", "ucb1"], "batching": ["static", "dynamic"]},), replications=100)
+    >>> [f"{c['agent']} {c['batching']}" for c in study.expanded()]
+    ['blts static', 'blts dynamic', 'ucb1 static', 'ucb1 dynamic']
+    """
+
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    replications: int = 400
+    seed: int = 0
+    task: str = "simulate"
+    """What is done with a condition: `blts study list` names the tasks."""
+    block: int = 400
+    """Replications of one unit of work, which is one file of results."""
+    title: str = ""
+    text: str = ""
+    """What the study asks and what its figures show: paragraphs for the report."""
+    chapter: str = ""
+    """Studies of one chapter stand together in the report."""
+    score: str = "regret"
+    """The quantity that the main table and the comparisons are about."""
+    metrics: tuple[str, ...] = ()
+    """Further quantities to tabulate."""
+    figures: tuple[str, ...] = ("curves",)
+    rows: str = "agent"
+    columns: str = "batching"
+    """Which names lead the rows and the columns of the main table."""
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Words that the report writes for names."""
+    reference: Condition = dataclasses.field(default_factory=dict)
+    """The condition that the others are compared with; the first one unless names are given."""
+    printed: tuple[Condition, ...] = ()
+    """Published numbers to show beside ours: tables of names with metric, mean, sd and n."""
+    code: str = ""
+    """A digest of the user's own file, where a study comes from one that defines agents or environments."""
+    source: str = ""
+    """That file."""
+
+    def __post_init__(self):
+        whole = {"replications": 2, "block": 1, "seed": 0}
+        for field, least in whole.items():
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ConfigError(f"{field} must be a whole number ≥ {least}; got {value!r}.")
+        for field in ("name", "task", "title", "text", "chapter", "score", "rows", "columns"):
+            if not isinstance(getattr(self, field), str):
+                raise ConfigError(f"{field} must be text; got {getattr(self, field)!r}.")
+        if not self.name or any(c not in NAME_CHARACTERS for c in self.name):
+            raise ConfigError(
+                f"A study's name has letters, digits, '-' and '_' only, because files are named after it; got {self.name!r}."
+            )
+        for field in ("figures", "metrics"):
+            value = getattr(self, field)
+            if isinstance(value, str) or not all(isinstance(x, str) for x in value):
+                raise ConfigError(f"{field} must be a list of names; got {value!r}.")
+            object.__setattr__(self, field, tuple(value))
+        for field in ("conditions", "printed"):
+            value = getattr(self, field)
+            if isinstance(value, dict) or not all(isinstance(x, dict) for x in value):
+                raise ConfigError(f"{field} must be a list of tables, [[{field}]] in TOML; got {value!r}.")
+            object.__setattr__(self, field, tuple(value))
+        for field in ("labels", "reference"):
+            if not isinstance(getattr(self, field), dict):
+                raise ConfigError(f"{field} must be a table; got {getattr(self, field)!r}.")
+        if not self.conditions:
+            raise ConfigError('A study needs conditions: at least one [[conditions]] table, such as agent = "blts".')
+
+    def expanded(self) -> list[Condition]:
+        """Every combination of the values that are lists, in the order written."""
+        return [combination for table in self.conditions for combination in _product(table)]
+
+    def scaled(self, factor: float) -> Study:
+        """The same with more or fewer replications, at least 2."""
+        return dataclasses.replace(self, replications=max(2, round(self.replications * factor)))
+
+    def cells(self) -> Iterator[Cell]:
+        """The units of work. A longer study of the same seed begins with the same full blocks."""
+        for condition in self.conditions:
+            for first in range(0, self.replications, self.block):
+                size = min(self.block, self.replications - first)
+                yield Cell(self.task, condition, self.seed, first, size, self.code, self.source)
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_json(fields: dict[str, Any]) -> Study:
+        check_fields(fields)
+        return Study(**fields)
+
+
+class Cell(NamedTuple):
+    """A block of replications of one condition."""
+
+    task: str
+    condition: Condition
+    seed: int
+    first: int
+    replications: int
+    code: str = ""
+    source: str = ""
+
+    def address(self, version: str) -> str:
+        """Where its results are kept: a digest of everything that decides them, `version` being that of the code."""
+        content = {**self._asdict(), "version": version}
+        del content["source"]
+        return hashlib.sha256(canonical(content).encode()).hexdigest()[:32]
+
+    def __str__(self) -> str:
+        words = " ".join(str(v) for k, v in self.condition.items() if k in NAMES)
+        return f"{words or self.task} {self.first}–{self.first + self.replications - 1}"
+
+
+NAMES = ("env", "agent", "batching", "prior")
+NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
+FIELDS = tuple(field.name for field in dataclasses.fields(Study))
+
+
+def check_fields(fields: dict[str, Any]) -> None:
+    for field in fields:
+        if field not in FIELDS:
+            raise UnknownField(field, FIELDS)
+
+
+class UnknownField(ConfigError):
+    def __init__(self, field: str, known: tuple[str, ...]):
+        self.field = field
+        near = difflib.get_close_matches(field, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        super().__init__(f"A study has no field {field!r}.{hint} Fields: {', '.join(known)}.")
+
+
+def canonical(content: Any) -> str:
+    """One text for one content."""
+    return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def _product(table: Condition) -> Iterator[Condition]:
+    choices = [value if isinstance(value, list | tuple) else [value] for value in table.values()]
+    for values in itertools.product(*choices):
+        yield dict(zip(table, values, strict=True))

@@ -1,0 +1,212 @@
+"""Results on disk: one immutable file a cell, named by its content, written whole or not at all. No JAX here."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import io
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import BltsError
+from .provenance import code_version
+from .spec import Cell, Study
+
+MAGIC = b"blts cell 1\n"
+MARK, HEADING = "blts.json", "run.json"
+FORMAT = 1
+
+
+class StoreError(BltsError):
+    """A folder of results that cannot be used, or a disk that cannot be written."""
+
+
+class Corrupt(StoreError):
+    """A file that is not what was written."""
+
+
+class Heading(NamedTuple):
+    """What stands above the report of a run."""
+
+    title: str = ""
+    lead: str = ""
+
+
+class Result(NamedTuple):
+    """What a cell gave. Arrays have the replications in front."""
+
+    arrays: dict[str, np.ndarray]
+    about: dict[str, Any]
+    """What is the same for all replications: recorded rounds, bounds, descriptions."""
+    provenance: dict[str, Any]
+
+
+def encode(result: Result) -> bytes:
+    """A result as bytes: a checksum of all that follows, a header in JSON, and the arrays."""
+    body = io.BytesIO()
+    header = json.dumps({"about": result.about, "provenance": result.provenance})
+    np.savez(body, header=np.array(header), allow_pickle=False, **result.arrays)
+    payload = body.getvalue()
+    return MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+
+
+def decode(content: bytes, name: str) -> Result:
+    start = len(MAGIC) + 65
+    if not content.startswith(MAGIC) or len(content) < start:
+        raise Corrupt(f"{name} is not a file of results, or is cut off.")
+    if hashlib.sha256(content[start:]).hexdigest().encode() != content[len(MAGIC) : start - 1]:
+        raise Corrupt(f"{name} was changed or is cut off.")
+    with np.load(io.BytesIO(content[start:]), allow_pickle=False) as arrays:
+        found = dict(arrays)
+    header = json.loads(str(found.pop("header")))
+    return Result(found, header["about"], header["provenance"])
+
+
+class Store:
+    """A folder of results: `cells/` with a file for each cell, `studies/` with the studies that were run."""
+
+    def __init__(self, folder: pathlib.Path | str):
+        self.folder = pathlib.Path(folder)
+
+    @staticmethod
+    def create(folder: pathlib.Path | str) -> Store:
+        """A folder to write to: new, empty, or one of ours."""
+        store = Store(folder)
+        try:
+            store.folder.mkdir(parents=True, exist_ok=True)
+            others = [path.name for path in store.folder.iterdir()]
+        except OSError as error:
+            raise StoreError(f"The folder {folder} cannot be made or read ({_why(error)}); give another --out.") from None
+        if MARK in others:
+            store.check()
+        elif others:
+            raise StoreError(
+                f"The folder {folder} holds other files (such as {sorted(others)[0]}), and results would mix with them; "
+                "give --out a new or empty folder."
+            )
+        else:
+            store.write(MARK, json.dumps({"what": "results of blts studies", "format": FORMAT}) + "\n")
+        return store
+
+    @staticmethod
+    def open(folder: pathlib.Path | str) -> Store:
+        """A folder that is ours already."""
+        store = Store(folder)
+        if not (store.folder / MARK).is_file():
+            raise StoreError(f"{folder} is not a folder of results; `blts study run` or `blts paper` makes one.")
+        store.check()
+        return store
+
+    def check(self) -> None:
+        try:
+            mark = json.loads((self.folder / MARK).read_text())
+            found = mark["format"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self.folder / MARK} cannot be read ({error}); give another folder.") from None
+        if found != FORMAT:
+            raise StoreError(f"{self.folder} has results of format {found}, and this version reads {FORMAT}; give another folder.")
+
+    # Cells
+
+    def path(self, cell: Cell) -> pathlib.Path:
+        return self.folder / "cells" / f"{cell.address(code_version())}.cell"
+
+    def read(self, cell: Cell) -> Result | None:
+        """The result of a cell; None where there is none, and `Corrupt` where the file is damaged."""
+        path = self.path(cell)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{path} cannot be read ({_why(error)}).") from None
+        return decode(content, str(path))
+
+    def put(self, cell: Cell, content: bytes) -> None:
+        decode(content, "a result that has just arrived")
+        self.write(str(self.path(cell).relative_to(self.folder)), content)
+
+    # Studies
+
+    def save(self, study: Study) -> None:
+        self.write(f"studies/{study.name}.json", json.dumps(study.to_json(), indent=1, ensure_ascii=False) + "\n")
+
+    def begin(self, studies: Sequence[Study], heading: Heading) -> None:
+        """Write down what is run here, before anything is computed; it replaces what was run before, but for its cells."""
+        names = [study.name for study in studies]
+        if len(set(names)) < len(names):
+            raise StoreError(f"Two studies have one name ({', '.join(names)}); rename one.")
+        for study in studies:
+            self.save(study)
+        self.write(HEADING, json.dumps({**heading._asdict(), "studies": names}, indent=1, ensure_ascii=False) + "\n")
+
+    def heading(self) -> Heading:
+        found = self._contents()
+        return Heading(found.get("title", ""), found.get("lead", ""))
+
+    def studies(self) -> list[Study]:
+        """The studies of the last run here, in its order."""
+        present = {path.stem: path for path in sorted((self.folder / "studies").glob("*.json"))}
+        names = self._contents().get("studies", list(present))
+        found = []
+        for name in names:
+            path = present.get(name, self.folder / "studies" / f"{name}.json")
+            try:
+                found.append(Study.from_json(json.loads(path.read_text())))
+            except (OSError, ValueError, TypeError) as error:
+                raise StoreError(f"{path} cannot be read ({error}); run the study again.") from None
+        return found
+
+    def _contents(self) -> dict[str, Any]:
+        path = self.folder / HEADING
+        try:
+            return json.loads(path.read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path} cannot be read ({error}); run the study again.") from None
+
+    # Files
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Write a file whole or not at all: under another name first, then renamed."""
+        path = self.folder / name
+        temporary = None
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as file:
+                temporary = file.name
+                file.write(content.encode() if isinstance(content, str) else content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)
+        except OSError as error:
+            if temporary is not None:
+                pathlib.Path(temporary).unlink(missing_ok=True)
+            advice = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "mend that"
+            raise StoreError(
+                f"{path} cannot be written ({_why(error)}); {advice} and run the same command again: finished cells are kept."
+            ) from None
+
+    def sweep(self, cells: Iterable[Cell]) -> tuple[list[Cell], list[str]]:
+        """The cells that are still to be computed, and what is wrong with damaged files among them."""
+        missing, damaged = [], []
+        for cell in cells:
+            try:
+                if self.read(cell) is None:
+                    missing.append(cell)
+            except Corrupt as error:
+                damaged.append(str(error))
+                missing.append(cell)
+        return missing, damaged
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)

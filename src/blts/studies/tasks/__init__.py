@@ -1,0 +1,6 @@
+"""The tasks of studies. Importing this registers them."""
+
+from .counts import Counts as Counts
+from .posterior import Posterior as Posterior
+from .rows import Rows as Rows
+from .simulate import Simulate as Simulate

@@ -1,0 +1,137 @@
+"""Agents playing in environments: the usual task of a study."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import registry, theory
+from ...batching import DoubledSinceSwitch, DoublingCounts, OneOf, Sequential, StaticDoubling
+from ...catalogue import condition as build
+from ...errors import ConfigError
+from ...simulation import simulate
+from ..spec import Condition
+from .base import About, Arrays
+
+TIMES = 100
+"""Recorded rounds, log-spaced, where a condition does not say."""
+OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method")
+
+
+@registry.register("task", "simulate")
+class Simulate:
+    """Agents playing in environments: regret, batches, rewards and switches of every replication."""
+
+    def normal(self, condition: Condition) -> Condition:
+        given = dict(condition)
+        if "method" in given:
+            method = registry.build("method", given["method"])
+            for name in ("agent", "batching"):
+                if name in given and given[name] != getattr(method, name):
+                    raise ConfigError(f"The method {given['method']!r} has the {name} {getattr(method, name)!r}; leave {name} out.")
+            given |= {"agent": method.agent, "batching": method.batching}
+        for name in ("env", "agent"):
+            if name not in given:
+                raise ConfigError(f"A condition to simulate needs {name!r}, such as {EXAMPLES[name]!r}.")
+        chosen = built(given)
+        drawn = bool(given.get("drawn", False))
+        used = drawn or registry.find("agent", given["agent"]).about.get("prior", True)
+        prior = chosen.names["prior"] if used else built(given | {"prior": None}).names["prior"]
+        method = {"method": given["method"]} if "method" in given else {}
+        return {
+            **chosen.names,
+            "prior": prior,
+            "horizon": chosen.horizon,
+            "times": given.get("times", TIMES),
+            "drawn": drawn,
+            **method,
+            **_options(given),
+        }
+
+    def run(self, condition: Condition, *, seed: int, first: int, replications: int) -> tuple[Arrays, About]:
+        chosen = built(condition)
+        trace = simulate(
+            seed,
+            chosen.env,
+            chosen.agent,
+            shared(chosen),
+            horizon=chosen.horizon,
+            replications=replications,
+            first=first,
+            times=condition["times"],
+            threads=1,
+        )
+        arrays = {
+            "curve": trace.regret,
+            "batches_by": trace.batches_by().astype(np.int32),
+            "regret": trace.final_regret,
+            "batches": trace.batches,
+            "switches": trace.switches,
+            "reward": trace.mean_reward,
+            "best_share": trace.best_share,
+            "finite": np.broadcast_to(np.asarray(trace.diagnostics.finite), trace.batches.shape),
+        }
+        about = {
+            "times": trace.times.tolist(),
+            "actions": int(chosen.env.actions),
+            "env": trace.env,
+            "agent": trace.agent,
+            "batching": trace.batching,
+            "batches_bound": [theory.batches_bound(int(chosen.env.actions), int(t)) for t in trace.times],
+        }
+        gain = getattr(chosen.env, "gain", None)  # a world that is drawn has none of its own
+        if gain is not None:
+            about["gain"] = float(gain)
+        if "method" in condition:
+            method = registry.build("method", condition["method"])
+            about["claims"] = {"regret": method.regret, "batches": method.batches}
+        return arrays, about
+
+
+def shared(chosen: Any) -> Any:
+    """The usual schemes of a world as one of three, so that they compile once; the numbers are the same.
+
+    Not for long runs, whose record of batch ends has room for the scheme that closes most.
+    """
+    schemes, name = usual(getattr(chosen.env, "states", 1)), chosen.names["batching"]
+    if name not in schemes or chosen.horizon > LONG:
+        return chosen.batching
+    return OneOf(tuple((schemes | {name: chosen.batching}).values()), list(schemes).index(name))
+
+
+def usual(states: int | None) -> dict[str, Any]:
+    """The schemes that studies compare: of a bandit, of a tabular MDP, and none where there is no table."""
+    if states is None:
+        return {}
+    if states == 1:
+        return {"sequential": Sequential(), "static": StaticDoubling(), "dynamic": DoublingCounts()}
+    doubled = {"doubled-since-switch": DoubledSinceSwitch(states), "tsde": DoubledSinceSwitch.tsde(states)}
+    return {"static": StaticDoubling(), **doubled}
+
+
+LONG = 20_000
+EXAMPLES = {"env": "gaussian", "agent": "blts"}
+
+
+def _options(condition: Condition) -> dict[str, Any]:
+    return {name: value for name, value in condition.items() if name not in OWN}
+
+
+def built(condition: Condition) -> Any:
+    for name in ("env", "agent", "batching", "prior"):
+        if not isinstance(condition.get(name), str | None):
+            raise ConfigError(f"{name} must be a name; got {condition[name]!r}.")
+    for name in ("horizon", "times"):
+        value = condition.get(name, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
+    return build(
+        condition["env"],
+        condition["agent"],
+        condition.get("batching"),
+        condition.get("prior"),
+        condition.get("horizon"),
+        drawn=bool(condition.get("drawn", False)),
+        options=_options(condition),
+    )

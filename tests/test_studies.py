@@ -1,0 +1,476 @@
+"""Studies: specs and their normal form, the store, engines that give the same bits, and runs that are killed and resumed."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import pathlib
+import random as python_random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from blts import paper
+from blts.errors import BltsError, ConfigError
+from blts.studies import Heading, Result, Shard, Store, Study, plan_file, read, run
+from blts.studies import store as store_module
+from blts.studies.engines import compute
+from blts.studies.planning import plan
+from blts.studies.provenance import code_version
+from blts.studies.store import Corrupt, StoreError, decode, encode
+
+SMALL = {"env": "gaussian", "horizon": 12, "times": 4}
+TOML = """
+title = "A small study"
+replications = 8
+block = 4
+figures = ["curves"]
+
+[[conditions]]
+env = "gaussian"
+agent = "ucb1"
+scale = [1.0, 2.0]
+batching = "static"
+horizon = 12
+times = 4
+"""
+
+
+def small(**changes) -> Study:
+    """Two conditions that are compiled once."""
+    table = {**SMALL, "agent": "ucb1", "scale": [1.0, 2.0], "batching": "static"}
+    return Study(**{"name": "small", "conditions": (table,), "replications": 8, "block": 4} | changes)
+
+
+def written(tmp_path: pathlib.Path, text: str = TOML) -> pathlib.Path:
+    path = tmp_path / "small.toml"
+    path.write_text(text)
+    return path
+
+
+def arrays_of(study: Study, store: Store) -> dict[str, dict[str, np.ndarray]]:
+    """Every condition's arrays, its blocks put together."""
+    found: dict[str, dict[str, list[np.ndarray]]] = {}
+    for cell in study.cells():
+        result = store.read(cell)
+        assert result is not None
+        for name, array in result.arrays.items():
+            found.setdefault(repr(cell.condition), {}).setdefault(name, []).append(array)
+    return {c: {name: np.concatenate(parts) for name, parts in arrays.items()} for c, arrays in found.items()}
+
+
+def same(a: dict[str, dict[str, np.ndarray]], b: dict[str, dict[str, np.ndarray]]) -> bool:
+    return a.keys() == b.keys() and all(
+        a[c].keys() == b[c].keys() and all(a[c][n].tobytes() == b[c][n].tobytes() and a[c][n].dtype == b[c][n].dtype for n in a[c])
+        for c in a
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> tuple[Study, Store]:
+    """The small study, run in this process."""
+    study, store = plan(small()), Store.create(tmp_path_factory.mktemp("whole"))
+    assert run([study], store)
+    return study, store
+
+
+# Specs
+
+
+def test_lists_are_grids():
+    study = Study("s", conditions=({"agent": ["a", "b"], "x": [1, 2]}, {"agent": "c"}))
+    assert study.expanded() == [{"agent": a, "x": x} for a in "ab" for x in (1, 2)] + [{"agent": "c"}]
+
+
+def test_the_normal_form_fills_in_defaults_and_is_its_own():
+    study = plan(small())
+    assert study.conditions[0] == {
+        "env": "gaussian", "agent": "ucb1", "batching": "static", "prior": "informative", "horizon": 12, "times": 4, "drawn": False,
+        "scale": 1.0,
+    }  # fmt: skip
+    assert plan(study) == study
+    assert Study.from_json(json.loads(json.dumps(study.to_json()))).conditions == study.conditions
+
+
+def test_conditions_that_compute_the_same_are_run_once():
+    """UCB1 has no prior; an option left at what it is by default is another condition only in name."""
+    table = {**SMALL, "agent": ["ucb1", "exact-ts"], "prior": ["informative", "uninformative"]}
+    assert [(c["agent"], c["prior"]) for c in plan(small(conditions=(table,))).conditions] == [
+        ("ucb1", "informative"), ("exact-ts", "informative"), ("exact-ts", "uninformative"),
+    ]  # fmt: skip
+
+
+def test_a_method_names_its_parts():
+    (condition,) = plan(small(conditions=({**SMALL, "method": "karbasi-2021"},))).conditions
+    assert (condition["agent"], condition["batching"], condition["method"]) == ("exact-ts", "dynamic", "karbasi-2021")
+
+
+def test_a_longer_study_begins_with_the_same_cells():
+    cells = [list(plan(small(replications=n, block=4)).cells()) for n in (8, 12)]
+    assert {c.address("") for c in cells[0]} < {c.address("") for c in cells[1]}
+    assert [c.replications for c in plan(small(replications=9)).cells()] == [4, 4, 1] * 2
+
+
+def test_the_address_is_of_all_that_decides_the_numbers_and_of_nothing_else():
+    cell = next(plan(small()).cells())
+    assert cell.address("v") == cell._replace(source="elsewhere.py").address("v")
+    changed = [
+        cell._replace(seed=1), cell._replace(first=4), cell._replace(replications=5), cell._replace(task="counts"),
+        cell._replace(code="abc"), cell._replace(condition={**cell.condition, "horizon": 13}),
+    ]  # fmt: skip
+    assert len({cell.address("v"), cell.address("w"), *(c.address("v") for c in changed)}) == 2 + len(changed)
+    assert len(code_version()) == 16
+    assert plan(small(title="Other words", figures=("dots",))).conditions == plan(small()).conditions
+
+
+def test_the_papers_studies_are_planned():
+    for name in paper.NAMES:
+        study = plan(paper.study(name))
+        assert study.title
+        assert study.chapter in paper.CHAPTERS
+        assert plan(study) == study
+    assert set(paper.NAMES) == {p.stem for p in (pathlib.Path(paper.__file__).parent / "studies").glob("*.toml")}
+
+
+def test_every_printed_number_has_a_condition():
+    """All cells of the paper's two tables of results: four methods and the batches under three schemes; nine of RiverSwim."""
+    for name, count in (("gaussian", 15), ("riverswim", 9)):
+        study = plan(paper.study(name))
+        assert len(study.printed) == count
+        for row in study.printed:
+            names = {key: x for key, x in row.items() if key not in ("metric", "mean", "sd", "n")}
+            assert any(names.items() <= condition.items() for condition in study.conditions), row
+
+
+# Bad input
+
+BAD = {
+    "not TOML": ("x = = 1", "is not valid TOML: Invalid value (at line 1"),
+    "unknown field": (TOML.replace("replications", "replicatons"), "line 3: A study has no field 'replicatons'. Did you"),
+    "too few": (TOML.replace("replications = 8", "replications = 1"), "line 3: replications must be a whole number ≥ 2; got 1."),
+    "no conditions": ("replications = 4", "line 1: A study needs conditions"),
+    "conditions not tables": ('conditions = "all"', "line 1: conditions must be a list of tables"),
+    "unknown agent": (TOML.replace('"ucb1"', '"ucb11"'), "line 9: There is no agent named 'ucb11'. Did you mean 'ucb1'?"),
+    "unknown option": (TOML.replace("scale =", "scal ="), "line 10: There is no option 'scal'. Did you mean 'scale'?"),
+    "bad horizon": (TOML.replace("horizon = 12", "horizon = 0"), "line 12: horizon must be a whole number ≥ 1; got 0."),
+    "a number for a name": (TOML.replace('batching = "static"', "batching = 3"), "line 11: batching must be a name; got 3."),
+    "unknown task": ('task = "simulat"\n' + TOML, "There is no task named 'simulat'. Did you mean 'simulate'?"),
+    "no agent": (TOML.replace('agent = "ucb1"', ""), "A condition to simulate needs 'agent'"),
+    "a bad name": ('name = "a/b"\n' + TOML, "A study's name has letters, digits, '-' and '_' only"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_file_is_one_sentence_with_its_line(name, tmp_path):
+    text, words = BAD[name]
+    with pytest.raises(BltsError) as caught:
+        plan_file(written(tmp_path, text))
+    message = str(caught.value)
+    assert words in message
+    assert "\n" not in message
+    assert str(tmp_path / "small.toml") in message
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "a/b", "1", "1/0", "-1/2"])
+def test_bad_shards_are_refused(text):
+    with pytest.raises(ConfigError, match="--shard takes i/n"):
+        Shard.of(text)
+
+
+# The store
+
+
+def example() -> Result:
+    return Result({"x": np.arange(6.0).reshape(2, 3)}, {"times": [1, 2, 3]}, {"host": "here"})
+
+
+def test_results_come_back_as_they_were():
+    back = decode(encode(example()), "x")
+    assert np.array_equal(back.arrays["x"], example().arrays["x"])
+    assert back.about == {"times": [1, 2, 3]}
+    assert back.provenance == {"host": "here"}
+
+
+def test_any_damage_is_found():
+    content = encode(example())
+    for place in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        with pytest.raises(Corrupt):
+            decode(bytes(damaged), "x")
+        with pytest.raises(Corrupt):
+            decode(content[:place], "x")
+    with pytest.raises(Corrupt):
+        decode(content + b"0", "x")
+
+
+def test_damaged_files_are_named_and_computed_again(whole, tmp_path):
+    study, store = whole
+    other = Store.create(tmp_path / "out")
+    for cell in study.cells():
+        other.put(cell, store.path(cell).read_bytes())
+    cells = list(study.cells())
+    other.path(cells[0]).write_bytes(store.path(cells[0]).read_bytes()[:-20])
+    other.path(cells[1]).unlink()
+    seen, computed = [], []
+    assert run([study], other, began=seen.append, finished=computed.append)
+    assert (seen[0].total, seen[0].stored) == (4, 2)
+    assert str(other.path(cells[0])) in seen[0].damaged[0]
+    assert {c.first for c in computed} == {0, 4}
+    assert same(arrays_of(study, other), arrays_of(study, store))
+
+
+def test_a_result_that_arrives_damaged_is_not_stored(whole, tmp_path):
+    study, _ = whole
+    store = Store.create(tmp_path / "out")
+    with pytest.raises(Corrupt):
+        store.put(next(study.cells()), encode(example())[:-1])
+    assert not (store.folder / "cells").exists()
+
+
+def test_other_peoples_folders_are_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(StoreError, match=r"holds other files \(such as mine.txt\)"):
+        Store.create(tmp_path)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(StoreError, match="is not a folder of results"):
+        Store.open(tmp_path)
+    with pytest.raises(StoreError, match="cannot be made or read"):
+        Store.create(tmp_path / "mine.txt" / "below")
+    store = Store.create(tmp_path / "new")
+    assert Store.create(tmp_path / "new").folder == store.folder
+    store.write(store_module.MARK, json.dumps({"format": 99}))
+    with pytest.raises(StoreError, match="format 99"):
+        Store.create(tmp_path / "new")
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing_half_written(tmp_path, monkeypatch):
+    store = Store.create(tmp_path / "out")
+    store.write("a.txt", "before")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(store_module.os, "fsync", full)
+    with pytest.raises(StoreError, match=r"a.txt cannot be written \(No space left on device\); free some space and run the same"):
+        store.write("a.txt", "after")
+    assert sorted(p.name for p in store.folder.iterdir()) == ["a.txt", "blts.json"]
+    assert (store.folder / "a.txt").read_text() == "before"
+
+
+# Runs
+
+
+def test_what_is_stored_is_not_computed_again(whole):
+    study, store = whole
+    computed = []
+    assert run([study], store, finished=computed.append)
+    assert computed == []
+
+
+def test_blocks_change_no_number(whole, tmp_path):
+    study, store = whole
+    other = dataclasses.replace(study, block=5)  # blocks of 5 and 3
+    elsewhere = Store.create(tmp_path / "out")
+    run([other], elsewhere)
+    assert same(arrays_of(other, elsewhere), arrays_of(study, store))
+    shifted = dataclasses.replace(study, seed=1)
+    elsewhere = Store.create(tmp_path / "mutant")
+    run([shifted], elsewhere)
+    assert not same(arrays_of(shifted, elsewhere), arrays_of(study, store))
+
+
+def test_the_order_changes_no_number(whole):
+    study, store = whole
+    for cell in reversed(list(study.cells())):
+        stored = store.read(cell)
+        again = decode(compute(cell), "x")
+        assert stored is not None
+        assert all(again.arrays[name].tobytes() == array.tobytes() for name, array in stored.arrays.items())
+
+
+@pytest.mark.parametrize("engine", ["processes", "dask"])
+def test_engines_give_the_same_bits(whole, tmp_path, engine):
+    if engine == "dask":
+        pytest.importorskip("distributed", reason="Dask is not installed")
+    study, store = whole
+    elsewhere = Store.create(tmp_path / "out")
+    assert run([study], elsewhere, engine=engine, workers=2)
+    assert same(arrays_of(study, elsewhere), arrays_of(study, store))
+
+
+def test_shards_share_the_work(whole, tmp_path):
+    study, store = whole
+    elsewhere = Store.create(tmp_path / "out")
+    computed = []
+    assert not run([study], elsewhere, shard=Shard(1, 2), finished=computed.append)
+    assert len(computed) == 2
+    assert run([study], elsewhere, shard=Shard(2, 2), finished=computed.append)
+    assert len(computed) == 4
+    assert same(arrays_of(study, elsewhere), arrays_of(study, store))
+
+
+def test_engines_refuse_what_they_cannot_do(whole, tmp_path):
+    study, _ = whole
+    store = Store.create(tmp_path / "out")
+    with pytest.raises(BltsError, match=r"no engine named 'proceses'. Did you mean 'processes'"):
+        run([study], store, engine="proceses")
+    with pytest.raises(ConfigError, match="--address goes with --engine dask"):
+        run([study], store, address="tcp://127.0.0.1:1")
+    with pytest.raises(ConfigError, match="--workers must be a whole number ≥ 1"):
+        run([study], store, workers=0)
+
+
+def test_an_address_without_a_scheduler_is_one_sentence(whole, tmp_path):
+    pytest.importorskip("distributed", reason="Dask is not installed")
+    study, _ = whole
+    for address in ("tcp://127.0.0.1:9", "nonsense"):
+        with pytest.raises(ConfigError, match=f"No Dask scheduler answers at {address}"):
+            run([study], Store.create(tmp_path / "out"), engine="dask", address=address)
+
+
+def test_a_study_in_python_brings_its_own_agents(tmp_path):
+    """In this process and in others: they run the file too. Another file is another result."""
+    path = tmp_path / "mine.py"
+    text = '''
+from blts import UCB1
+from blts.registry import register
+from blts.studies import Study
+
+@register("agent", "bold")
+def bold(on, scale=3.0):
+    """UCB1 with a wide bonus."""
+    return UCB1(on.actions, scale)
+
+condition = {"env": "gaussian", "agent": "bold", "horizon": 12, "times": 4, "batching": "static"}
+study = Study("mine", conditions=(condition,), replications=4)
+'''
+    path.write_text(text)
+    (study,) = plan_file(path)
+    assert study.code
+    here, there = Store.create(tmp_path / "here"), Store.create(tmp_path / "there")
+    run([study], here)
+    run([study], there, engine="processes", workers=1)
+    assert same(arrays_of(study, here), arrays_of(study, there))
+    broken = tmp_path / "broken.py"
+    broken.write_text("1 / 0")
+    with pytest.raises(ConfigError, match=r"cannot be run \(ZeroDivisionError"):
+        plan_file(broken)
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1")
+    with pytest.raises(ConfigError, match="must call a Study"):
+        plan_file(empty)
+
+
+# Killed and resumed
+
+PROVENANCE = {"provenance.json"}
+
+
+def contents(folder: pathlib.Path) -> dict[str, bytes]:
+    """Every file of a report but its provenance; of the page, what stands before the provenance box; of cells, their arrays."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or name in PROVENANCE:
+            continue
+        content = path.read_bytes()
+        if path.suffix == ".cell":
+            result = decode(content, name)
+            content = b"".join(result.arrays[key].tobytes() for key in sorted(result.arrays)) + repr(result.about).encode()
+        if name == "index.html":
+            assert b'id="provenance"' in content
+            content = content.split(b'id="provenance"')[0]
+        found[name] = content
+    return found
+
+
+def blts(*arguments: str, **options) -> subprocess.Popen:
+    command = [sys.executable, "-c", "from blts.cli import main; main()", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **options)
+
+
+def finished(process: subprocess.Popen) -> str:
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err[-2000:]
+    return out
+
+
+CELLS = 30
+KILLED = TOML.replace("replications = 8", "replications = 40").replace("[1.0, 2.0]", "[0.5, 1.0, 2.0]")
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> dict[str, bytes]:
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    finished(blts("study", "run", str(written(folder, KILLED)), "--out", str(folder / "out")))
+    return contents(folder / "out")
+
+
+def killed_and_resumed(tmp_path: pathlib.Path, engine: str, seed: int) -> tuple[dict[str, bytes], int]:
+    """Run, kill -9 the whole group at a random moment once the folder is there, resume."""
+    out = tmp_path / "out"
+    process = blts("study", "run", str(written(tmp_path, KILLED)), "--out", str(out), "--engine", engine)
+    deadline = time.monotonic() + 120
+    wanted = python_random.Random(seed).randrange(CELLS)
+    while process.poll() is None and len(list(out.glob("cells/*.cell"))) < wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(python_random.Random(seed).uniform(0, 0.3))
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = len(list(out.glob("cells/*.cell")))
+    if not (out / "run.json").exists():  # killed before anything was begun
+        finished(blts("study", "run", str(written(tmp_path, KILLED)), "--out", str(out), "--engine", engine))
+    else:
+        assert f"{CELLS - before} cells computed" in finished(blts("study", "resume", str(out), "--engine", engine))
+    return contents(out), before
+
+
+@pytest.mark.parametrize("engine", ["in-process", "processes", "dask"])
+def test_a_killed_run_is_resumed_to_the_same_bytes(engine, uninterrupted, tmp_path):
+    if engine == "dask":
+        pytest.importorskip("distributed", reason="Dask is not installed")
+    found, _ = killed_and_resumed(tmp_path, engine, seed=len(engine))
+    assert found.keys() == uninterrupted.keys()
+    assert [name for name in found if found[name] != uninterrupted[name]] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_killed_at_many_moments(seed, uninterrupted, tmp_path):
+    found, _ = killed_and_resumed(tmp_path, "in-process", seed)
+    assert found == uninterrupted
+
+
+def test_the_commands(uninterrupted, tmp_path):
+    """Run, run again, status, report, another seed: what they print and what they leave alone."""
+    spec, out = str(written(tmp_path, KILLED)), str(tmp_path / "out")
+    assert f"{CELLS} cells computed" in finished(blts("study", "run", spec, "--out", out))
+    assert "0 cells computed" in finished(blts("study", "run", spec, "--out", out))
+    status = json.loads(finished(blts("study", "status", out, "--json")))
+    assert status == [{"study": "small", "cells": CELLS, "stored": CELLS, "damaged": 0}]
+    (tmp_path / "out" / "index.html").unlink()
+    finished(blts("study", "report", out))
+    assert contents(tmp_path / "out") == uninterrupted
+
+
+def test_heading_and_order_are_kept(tmp_path):
+    store = Store.create(tmp_path / "out")
+    studies = [plan(small(name=name)) for name in ("b", "a")]
+    store.begin(studies, Heading("Title", "Lead"))
+    assert [study.name for study in store.studies()] == ["b", "a"]
+    assert store.heading() == Heading("Title", "Lead")
+    with pytest.raises(StoreError, match="Two studies have one name"):
+        store.begin([studies[0], studies[0]], Heading())
