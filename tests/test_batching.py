@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blts import random, theory
-from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, Sequential, StaticDoubling
+from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, OneOf, Sequential, StaticDoubling
 from blts.errors import ConfigError
 
 LENGTH, ARMS = 64, 4
@@ -316,3 +316,22 @@ def test_a_scheme_maps_over_replications():
         state, now = jax.vmap(lambda s, a: DoublingCounts().step(s, (), a))(state, jnp.array(a))
         due.append(now.tolist())
     assert due == [[True, True], [True, True], [False, True]]
+
+
+def test_one_of_several_is_that_one():
+    """All schemes are followed and one is heeded; the others cannot be told from it by its flush times alone."""
+    schemes = (Sequential(), StaticDoubling(), DoublingCounts(), DoubledSinceSwitch.tsde(1))
+    played = np.random.default_rng(0).integers(0, ARMS, LENGTH)
+    alone = [flushes(type(scheme), played, arguments=_arguments(scheme)) for scheme in schemes]
+    assert len({tuple(ends) for ends in alone}) == len(schemes)
+    for number, ends in enumerate(alone):
+        assert flushes(OneOf, played, arguments=(schemes, number)) == ends
+        assert str(OneOf(schemes, number)) == str(schemes[number])
+    assert OneOf(schemes, 1).most(LENGTH, ARMS) == LENGTH
+    for number in (-1, 4):
+        with pytest.raises(ConfigError, match="number must be from 0 to 3"):
+            OneOf(schemes, number)
+
+
+def _arguments(scheme) -> tuple:
+    return (1, 0.0, True) if isinstance(scheme, DoubledSinceSwitch) else ()

@@ -327,6 +327,45 @@ def test_the_paper_command_refuses(capsys, tmp_path):
     assert "give another --out" in refused(capsys, "paper", "--out", str(tmp_path / "file"))
 
 
+def test_the_paper_in_one_command(tmp_path):
+    """One study of it, small; the second time nothing is computed."""
+    out = tmp_path / "results"
+    words = ("paper", "--only", "minibatch", "--replications", "20", "--out", str(out))
+    assert "15 cells computed" in blts(*words)
+    rows = json.loads((out / "results.json").read_text())
+    assert {row["study"] for row in rows} == {"minibatch"}
+    assert {row["n"] for row in rows} == {100}  # 2000 chains in proportion
+    assert (out / "index.html").exists()
+    assert "0 cells computed" in blts(*words)
+
+
+def test_the_list_of_studies():
+    found = json.loads(blts("study", "list", "--json"))
+    assert [row["study"] for row in found["studies"]][2:5] == ["gaussian", "laplace", "riverswim"]
+    assert {row["task"] for row in found["tasks"]} >= {"simulate", "posterior", "rows", "counts"}
+    assert "curves" in found["figures"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "gausian"), "Did you mean 'gaussian'?"),
+        (("run", "nowhere.toml"), "cannot be read"),
+        (("status", "nowhere"), "is not a folder of results"),
+        (("resume", "nowhere"), "is not a folder of results"),
+        (("report", "nowhere"), "is not a folder of results"),
+        (("run", "gaussian", "--shard", "0/3"), "--shard takes i/n"),
+        (("run", "gaussian", "--replications", "1"), "replications must be a whole number ≥ 2"),
+        (("run", "gaussian", "--seed", "-1"), "seed must be a whole number ≥ 0"),
+        (("run", "gaussian", "--engine", "ray"), "no engine named 'ray'"),
+    ],
+)
+def test_studies_refuse_in_one_sentence(arguments, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused(capsys, "study", *arguments)
+    assert list(tmp_path.glob("**/cells")) == []
+
+
 def test_help_does_not_import_jax():
     code = "import sys\nsys.argv = ['blts', '--help']\nfrom blts.cli import main\ntry:\n    main()\nexcept SystemExit as end:\n"
     code += "    assert not end.code\nassert 'jax' not in sys.modules and 'numpy' not in sys.modules"

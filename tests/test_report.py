@@ -140,10 +140,33 @@ def test_every_kind_of_figure_is_there_and_the_page_is_last(written):
         ElementTree.parse(folder / name)
 
 
+def test_a_report_is_written_again_only_where_something_changed(written):
+    folder, names = written
+    again = lambda lead="One *and* two.": write(folder, title="All", lead=lead)  # noqa: E731
+    stamp = lambda: {name: (folder / name).stat().st_mtime_ns for name in names}  # noqa: E731
+    before = stamp()
+    assert [str(path.relative_to(folder)) for path in again()] == list(names)
+    assert stamp() == before
+    (folder / "index.html").write_text("damaged")
+    again()
+    assert "damaged" not in (folder / "index.html").read_text()
+    (folder / "figures" / "old.svg").write_text("of a study that is gone")
+    record = json.loads((folder / "report.json").read_text())
+    record["files"]["figures/old.svg"] = "x"
+    (folder / "report.json").write_text(json.dumps(record))
+    again()
+    assert not (folder / "figures" / "old.svg").exists()
+    before = stamp()
+    again("Other words.")
+    assert stamp() != before
+    again()
+
+
 def test_another_process_writes_the_same_bytes_without_jax(written):
     """All files anew in a process that hashes text in another order."""
     folder, names = written
     before = {name: (folder / name).read_bytes() for name in names}
+    (folder / "report.json").unlink()  # what says that there is nothing to do
     lines = (
         "import sys, blts.report",
         "assert not {'jax', 'matplotlib', 'jinja2', 'scipy'} & set(sys.modules), 'too early'",

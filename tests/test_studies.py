@@ -75,9 +75,9 @@ def same(a: dict[str, dict[str, np.ndarray]], b: dict[str, dict[str, np.ndarray]
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> tuple[Study, Store]:
     """The small study, run in this process."""
-    study, store = plan(small()), Store.create(tmp_path_factory.mktemp("whole"))
-    assert run([study], store)
-    return study, store
+    store = Store.create(tmp_path_factory.mktemp("whole"))
+    assert run([plan(small())], store)
+    return store.studies()[0], store
 
 
 # Specs
@@ -113,18 +113,18 @@ def test_a_method_names_its_parts():
 
 def test_a_longer_study_begins_with_the_same_cells():
     cells = [list(plan(small(replications=n, block=4)).cells()) for n in (8, 12)]
-    assert {c.address("") for c in cells[0]} < {c.address("") for c in cells[1]}
+    assert {c.address() for c in cells[0]} < {c.address() for c in cells[1]}
     assert [c.replications for c in plan(small(replications=9)).cells()] == [4, 4, 1] * 2
 
 
 def test_the_address_is_of_all_that_decides_the_numbers_and_of_nothing_else():
     cell = next(plan(small()).cells())
-    assert cell.address("v") == cell._replace(source="elsewhere.py").address("v")
+    assert cell.address() == cell._replace(source="elsewhere.py").address()
     changed = [
         cell._replace(seed=1), cell._replace(first=4), cell._replace(replications=5), cell._replace(task="counts"),
-        cell._replace(code="abc"), cell._replace(condition={**cell.condition, "horizon": 13}),
+        cell._replace(code="abc"), cell._replace(version="abc"), cell._replace(condition={**cell.condition, "horizon": 13}),
     ]  # fmt: skip
-    assert len({cell.address("v"), cell.address("w"), *(c.address("v") for c in changed)}) == 2 + len(changed)
+    assert len({cell.address(), *(c.address() for c in changed)}) == 1 + len(changed)
     assert len(code_version()) == 16
     assert plan(small(title="Other words", figures=("dots",))).conditions == plan(small()).conditions
 
@@ -291,6 +291,26 @@ def test_blocks_change_no_number(whole, tmp_path):
     assert not same(arrays_of(shifted, elsewhere), arrays_of(study, store))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("env", "agents"), [("gaussian", ["exact-ts"]), ("strens-chain", ["ds-psrl", "db-psrl", "tsde"])])
+def test_schemes_that_share_a_program_have_the_numbers_of_their_own(env, agents):
+    from blts import condition, registry, simulate
+
+    task = registry.build("task", "simulate")
+    for agent in agents:
+        for batching in ["sequential", "static", "dynamic"] if env == "gaussian" else [None]:
+            normal = task.normal(
+                {"env": env, "agent": agent, "horizon": 200, "times": 20} | ({"batching": batching} if batching else {})
+            )
+            arrays, _ = task.run(normal, seed=0, first=0, replications=20)
+            alone = condition(env, agent, batching, horizon=200)
+            trace = simulate(0, alone.env, alone.agent, alone.batching, horizon=200, replications=20, times=20)
+            assert arrays["curve"].tobytes() == trace.regret.tobytes()
+            assert np.array_equal(arrays["batches"], trace.batches)
+            assert np.array_equal(arrays["batches_by"], trace.batches_by())
+            assert np.array_equal(arrays["switches"], trace.switches)
+
+
 def test_the_order_changes_no_number(whole):
     study, store = whole
     for cell in reversed(list(study.cells())):
@@ -362,7 +382,7 @@ study = Study("mine", conditions=(condition,), replications=4)
     here, there = Store.create(tmp_path / "here"), Store.create(tmp_path / "there")
     run([study], here)
     run([study], there, engine="processes", workers=1)
-    assert same(arrays_of(study, here), arrays_of(study, there))
+    assert same(arrays_of(here.studies()[0], here), arrays_of(here.studies()[0], there))
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0")
     with pytest.raises(ConfigError, match=r"cannot be run \(ZeroDivisionError"):
@@ -375,7 +395,7 @@ study = Study("mine", conditions=(condition,), replications=4)
 
 # Killed and resumed
 
-PROVENANCE = {"provenance.json"}
+PROVENANCE = {"provenance.json", "report.json"}
 
 
 def contents(folder: pathlib.Path) -> dict[str, bytes]:
@@ -474,3 +494,14 @@ def test_heading_and_order_are_kept(tmp_path):
     assert store.heading() == Heading("Title", "Lead")
     with pytest.raises(StoreError, match="Two studies have one name"):
         store.begin([studies[0], studies[0]], Heading())
+
+
+def test_what_killed_processes_left_is_removed(tmp_path):
+    store = Store.create(tmp_path / "out")
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    mine, theirs = (store.folder / f"{store_module.WRITING}{pid}-x" for pid in (os.getpid(), int(gone.stdout)))
+    mine.touch()
+    theirs.touch()
+    store.begin([], Heading())
+    assert mine.exists()
+    assert not theirs.exists()

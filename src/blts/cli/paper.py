@@ -35,7 +35,7 @@ def command(
         raise ConfigError(f"seed must be a whole number ≥ 0; got {seed}.")
     factor = (QUICK if quick else replications) / FULL
     chosen = [dataclasses.replace(paper.study(name).scaled(factor), seed=seed) for name in ([only] if only else paper.NAMES)]
-    part, store = study_cli.prepare(out, shard)
+    part = study_cli.shard_of(shard)
     from ..studies import Heading
     from ..studies.planning import plan
     from .setup import use_compilation_cache
@@ -43,4 +43,4 @@ def command(
     use_compilation_cache()
     planned = [plan(study) for study in chosen]
     where = {"engine": engine, "workers": workers, "address": address}
-    study_cli.execute(planned, store, Heading(paper.TITLE, paper.LEAD), shard=part, **where)
+    study_cli.execute(planned, out, Heading(paper.TITLE, paper.LEAD), shard=part, **where)

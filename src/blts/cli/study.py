@@ -42,12 +42,12 @@ def run(
     import dataclasses
 
     changes = {name: value for name, value in {"replications": replications, "seed": seed}.items() if value is not None}
-    part, store = prepare(out, shard)
+    part = shard_of(shard)
     studies = [dataclasses.replace(study, **changes) for study in planned(which)]
     from ..studies import Heading
 
     heading = Heading(studies[0].title or studies[0].name) if len(studies) == 1 else Heading(pathlib.Path(which).stem)
-    execute(studies, store, heading, engine=engine, workers=workers, address=address, shard=part)
+    execute(studies, out, heading, engine=engine, workers=workers, address=address, shard=part)
 
 
 @app.command("resume")
@@ -55,14 +55,14 @@ def resume(
     folder: Folder, engine: Engine = "in-process", workers: Workers = None, address: Address = None, shard: ShardText = None
 ) -> None:
     """Go on with what was begun in a folder, and write its report."""
-    from ..studies import Shard, Store
+    from ..studies import Store
 
     store = Store.open(folder)
     studies = store.studies()
     if not studies:
         raise ConfigError(f"Nothing was begun in {folder}; use `blts study run`.")
-    part = Shard.of(shard) if shard else Shard()
-    execute(studies, store, store.heading(), engine=engine, workers=workers, address=address, shard=part)
+    where = {"engine": engine, "workers": workers, "address": address, "shard": shard_of(shard)}
+    execute(studies, folder, store.heading(), **where)
 
 
 @app.command("report")
@@ -160,23 +160,32 @@ def planned(which: str) -> list[Study]:
     raise UnknownName("study (or file .toml or .py)", which, paper.NAMES)
 
 
-def prepare(out: pathlib.Path, shard: str | None) -> tuple[Shard, Store]:
-    from ..studies import Shard, Store
+def shard_of(text: str | None) -> Shard:
+    from ..studies import Shard
 
-    part = Shard.of(shard) if shard else Shard()
-    return part, Store.create(out)
+    return Shard.of(text) if text else Shard()
 
 
-def execute(studies: list[Study], store: Store, heading: Heading, *, shard: Shard, **where: Any) -> None:
-    """Run studies with a progress bar where there is a terminal, then write the report when everything is there."""
+def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard: Shard, **where: Any) -> None:
+    """Run studies with a progress bar where there is a terminal, then write the report when everything is there.
+
+    Everything that can be wrong is looked at before the folder is made.
+    """
     import time
 
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+    from ..report.figures import kind
+    from ..studies import Store, check_engine
     from ..studies import run as run_studies
     from .setup import use_compilation_cache
 
+    for study in studies:
+        for name in study.figures:
+            kind(name)
+    check_engine(where["engine"], where["workers"], where["address"])
+    store = Store.create(out)
     use_compilation_cache()
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -202,20 +211,19 @@ def execute(studies: list[Study], store: Store, heading: Heading, *, shard: Shar
             console.print(f"{words}; other shards are not done, and the last one writes the report.")
             return
         bar.update(task, description="writing the report")
-        found = write_report(store)
-    show_tables(console, found)
+        write_report(store)
+    from ..report import outcomes_of
+    from .tables import show
+
+    show(console, outcomes_of(store))
     console.print(f"{words}. Report: {store.folder / 'index.html'}", soft_wrap=True)
 
 
-def write_report(store: Store) -> Any:
+def write_report(store: Store) -> None:
     from ..report import write
 
     heading = store.heading()
-    return write(store.folder, title=heading.title, lead=heading.lead)
-
-
-def show_tables(console: Any, found: Any) -> None:
-    """Nothing yet: the report has the tables."""
+    write(store.folder, title=heading.title, lead=heading.lead)
 
 
 def _table(rows: list[dict[str, Any]]) -> None:

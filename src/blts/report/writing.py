@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 from ..errors import ConfigError, UnknownName
 from ..studies.spec import Study
@@ -20,6 +23,9 @@ from .results import provenance, results, strict
 from .tables import comparison_rows, comparisons, csv_rows, table
 
 TITLE = "Results of blts studies"
+WRITTEN = "report.json"
+HEAD = 100
+"""The first bytes of a cell, which have its checksum."""
 
 
 def write(folder: pathlib.Path | str, *, title: str = "", lead: str = "", order: Sequence[str] = ()) -> list[pathlib.Path]:
@@ -32,6 +38,10 @@ def write(folder: pathlib.Path | str, *, title: str = "", lead: str = "", order:
             raise needed(library)
     title = title or TITLE
     store = Store.open(folder)
+    inputs = inputs_of(store, title, lead, order)
+    before = written(store)
+    if before.get("inputs") == inputs and all(_digest(store, name) == found for name, found in before["files"].items()):
+        return [store.folder / name for name in before["files"]]
     outcomes = outcomes_of(store, order)
     sections = [section_of(outcome) for outcome in outcomes]
     files: dict[str, str | bytes] = {}
@@ -44,7 +54,42 @@ def write(folder: pathlib.Path | str, *, title: str = "", lead: str = "", order:
     files["index.html"] = page(sections, source, title=title, lead=lead)
     for name, content in files.items():
         store.write(name, content)
+    for kept in ("figures", "tables"):
+        for path in (store.folder / kept).glob("*.*"):
+            if f"{kept}/{path.name}" in before.get("files", {}).keys() - files.keys():
+                path.unlink()  # of a study that is no longer here
+    store.write(WRITTEN, strict({"inputs": inputs, "files": {name: _digest(store, name) for name in files}}))
     return [store.folder / name for name in files]
+
+
+def inputs_of(store: Store, *words: object) -> str:
+    """A digest of all that a report is made from: results, studies, words, and the code that writes it."""
+    digest = hashlib.sha256(repr(words).encode())
+    for study in store.studies():
+        digest.update(repr(study).encode())
+        for cell in study.cells():
+            path = store.path(cell)
+            digest.update(path.read_bytes()[:HEAD] if path.exists() else b"missing")
+    here = pathlib.Path(__file__).parent
+    for path in sorted(here.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def written(store: Store) -> dict[str, Any]:
+    """What the last report was made from, and its files; nothing where that cannot be told."""
+    try:
+        return json.loads((store.folder / WRITTEN).read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _digest(store: Store, name: str) -> str:
+    try:
+        return hashlib.sha256((store.folder / name).read_bytes()).hexdigest()
+    except OSError:
+        return "missing"
 
 
 def outcomes_of(store: Store, order: Sequence[str] = ()) -> list[Outcome]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
@@ -39,7 +40,6 @@ def in_process(cells: list[Cell], workers: int | None = None, address: str | Non
 
     from ..simulation import cores
 
-    _no_address(address)
     # One accelerator serves one cell at a time; each core of a CPU has its own.
     count = workers or (cores() if jax.default_backend() == "cpu" else 1)
     yield from _in(lambda: ThreadPoolExecutor(count), cells)
@@ -49,7 +49,6 @@ def processes(cells: list[Cell], workers: int | None = None, address: str | None
     """In processes of this machine."""
     from ..simulation import cores
 
-    _no_address(address)
     yield from _in(lambda: ProcessPoolExecutor(workers or cores(), mp_context=get_context("spawn")), cells)
 
 
@@ -65,10 +64,8 @@ def _in(pool: Callable[[], Executor], cells: list[Cell]) -> Done:
 
 def dask(cells: list[Cell], workers: int | None = None, address: str | None = None) -> Done:
     """On the workers of a Dask scheduler, or of a cluster started here where no address is given."""
-    try:
-        import distributed
-    except ImportError:
-        raise ConfigError('The engine "dask" needs Dask: pip install "blts[dask]".') from None
+    import distributed
+
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(_client(distributed, address, workers, stack))
         futures = client.map(compute, cells, pure=False, key=[f"blts-{i}-{cell.task}" for i, cell in enumerate(cells)])
@@ -80,13 +77,15 @@ def dask(cells: list[Cell], workers: int | None = None, address: str | None = No
 
 
 def _client(distributed: Any, address: str | None, workers: int | None, stack: contextlib.ExitStack) -> Any:
+    from dask import config as dask_config
+
     from ..simulation import cores
 
     if address is None:
+        # On a busy machine a worker may take longer to start than Dask waits by default.
+        stack.enter_context(dask_config.set({"distributed.comm.timeouts.connect": "120s"}))
         options = {"n_workers": workers or cores(), "threads_per_worker": 1, "processes": True, "dashboard_address": None}
         return distributed.Client(stack.enter_context(distributed.LocalCluster(**options)))
-    if workers is not None:
-        raise ConfigError("--workers is for a cluster started here; a scheduler at an address has its own.")
     try:
         return distributed.Client(address, timeout=10)
     except (OSError, ValueError, TimeoutError) as error:
@@ -96,15 +95,19 @@ def _client(distributed: Any, address: str | None, workers: int | None, stack: c
         ) from None
 
 
-def _no_address(address: str | None) -> None:
-    if address is not None:
-        raise ConfigError("--address goes with --engine dask; leave it out, or choose that engine.")
-
-
 ENGINES: dict[str, Callable[..., Done]] = {"in-process": in_process, "processes": processes, "dask": dask}
 
 
-def engine(name: str) -> Callable[..., Done]:
+def check_engine(name: str, workers: int | None, address: str | None) -> Callable[..., Done]:
+    """The engine of a name, where it can do what is asked of it."""
     if name not in ENGINES:
         raise UnknownName("engine", name, ENGINES)
+    if workers is not None and workers < 1:
+        raise ConfigError(f"--workers must be a whole number ≥ 1; got {workers}.")
+    if address is not None and name != "dask":
+        raise ConfigError("--address goes with --engine dask; leave it out, or choose that engine.")
+    if address is not None and workers is not None:
+        raise ConfigError("--workers is for a cluster started here; a scheduler at an address has its own.")
+    if name == "dask" and importlib.util.find_spec("distributed") is None:
+        raise ConfigError('The engine "dask" needs Dask: pip install "blts[dask]".')
     return ENGINES[name]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 
 from .. import registry
-from ..errors import BltsError, ConfigError
+from ..errors import BltsError, ConfigError, UnknownName
 from .spec import Condition, Study, canonical
+from .tasks.base import Task
 
 
 class BadCondition(ConfigError):
@@ -19,7 +20,7 @@ class BadCondition(ConfigError):
 
 def plan(study: Study) -> Study:
     """The same study with its conditions in their normal form, every combination written out, each one once."""
-    task = registry.build("task", study.task)
+    task: Task = registry.build("task", study.task)
     found: dict[str, Condition] = {}
     for number, table in enumerate(study.conditions):
         for condition in dataclasses.replace(study, conditions=(table,)).expanded():
@@ -28,4 +29,16 @@ def plan(study: Study) -> Study:
             except BltsError as error:
                 raise BadCondition(number, error) from None
             found.setdefault(canonical(normal), normal)
-    return dataclasses.replace(study, conditions=tuple(found.values()))
+    planned = dataclasses.replace(study, conditions=tuple(found.values()))
+    _check_display(planned, task)
+    return planned
+
+
+def _check_display(study: Study, task: Task) -> None:
+    """What is to be shown exists, before anything is computed."""
+    unsaid = study.score == Study.score and Study.score not in task.metrics  # a task without regret has a score of its own
+    for name in (*(() if unsaid else (study.score,)), *study.metrics):
+        if name not in task.metrics:
+            raise UnknownName("metric", name, task.metrics)
+    if not any(study.reference.items() <= condition.items() for condition in study.conditions):
+        raise ConfigError(f"No condition matches the reference {study.reference!r}; name one that is run.")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..errors import ConfigError
-from .engines import engine as engine_of
+from .engines import check_engine
+from .provenance import code_version
 from .spec import Cell, Study
 from .store import Heading, Store
 
@@ -52,9 +54,8 @@ def run(
     finished: Callable[[Cell], None] = lambda cell: None,
 ) -> bool:
     """Compute the cells of planned studies that are not stored. True when all cells of all shards are there at the end."""
-    compute_all = engine_of(engine)
-    if workers is not None and workers < 1:
-        raise ConfigError(f"--workers must be a whole number ≥ 1; got {workers}.")
+    compute_all = check_engine(engine, workers, address)
+    studies = [dataclasses.replace(study, version=code_version()) for study in studies]
     store.begin(studies, heading)
     distinct = {store.path(cell): cell for study in studies for cell in study.cells()}
     cells = sorted(distinct.values(), key=lambda cell: cell.first)  # later blocks find what the first ones compiled

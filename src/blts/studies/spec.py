@@ -15,9 +15,6 @@ from ..errors import ConfigError
 Condition = dict[str, Any]
 """A table of names and numbers. In a study as written a value may be a list, which stands for each of its members."""
 
-DISPLAYED = ("title", "text", "chapter", "score", "metrics", "figures", "labels", "reference", "printed", "rows", "columns")
-"""Fields that decide how results are shown, and not what is computed."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Study:
@@ -35,7 +32,7 @@ class Study:
     seed: int = 0
     task: str = "simulate"
     """What is done with a condition: `blts study list` names the tasks."""
-    block: int = 400
+    block: int = 100
     """Replications of one unit of work, which is one file of results."""
     title: str = ""
     text: str = ""
@@ -60,6 +57,8 @@ class Study:
     """A digest of the user's own file, where a study comes from one that defines agents or environments."""
     source: str = ""
     """That file."""
+    version: str = ""
+    """A digest of the code that computes; written when a study is run, so that its results are found by later code too."""
 
     def __post_init__(self):
         whole = {"replications": 2, "block": 1, "seed": 0}
@@ -103,7 +102,7 @@ class Study:
         for condition in self.conditions:
             for first in range(0, self.replications, self.block):
                 size = min(self.block, self.replications - first)
-                yield Cell(self.task, condition, self.seed, first, size, self.code, self.source)
+                yield Cell(self.task, condition, self.seed, first, size, self.code, self.version, self.source)
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -123,11 +122,12 @@ class Cell(NamedTuple):
     first: int
     replications: int
     code: str = ""
+    version: str = ""
     source: str = ""
 
-    def address(self, version: str) -> str:
-        """Where its results are kept: a digest of everything that decides them, `version` being that of the code."""
-        content = {**self._asdict(), "version": version}
+    def address(self) -> str:
+        """Where its results are kept: a digest of everything that decides them."""
+        content = self._asdict()
         del content["source"]
         return hashlib.sha256(canonical(content).encode()).hexdigest()[:32]
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import platform
 import tempfile
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -15,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import BltsError
-from .provenance import code_version
 from .spec import Cell, Study
 
 MAGIC = b"blts cell 1\n"
 MARK, HEADING = "blts.json", "run.json"
 FORMAT = 1
+WRITING = f".writing-{platform.node()}-"
+"""Files that are being written, and by whom."""
 
 
 class StoreError(BltsError):
@@ -115,7 +117,7 @@ class Store:
     # Cells
 
     def path(self, cell: Cell) -> pathlib.Path:
-        return self.folder / "cells" / f"{cell.address(code_version())}.cell"
+        return self.folder / "cells" / f"{cell.address()}.cell"
 
     def read(self, cell: Cell) -> Result | None:
         """The result of a cell; None where there is none, and `Corrupt` where the file is damaged."""
@@ -142,6 +144,7 @@ class Store:
         names = [study.name for study in studies]
         if len(set(names)) < len(names):
             raise StoreError(f"Two studies have one name ({', '.join(names)}); rename one.")
+        self.tidy()
         for study in studies:
             self.save(study)
         self.write(HEADING, json.dumps({**heading._asdict(), "studies": names}, indent=1, ensure_ascii=False) + "\n")
@@ -180,7 +183,7 @@ class Store:
         temporary = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as file:
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f"{WRITING}{os.getpid()}-", delete=False) as file:
                 temporary = file.name
                 file.write(content.encode() if isinstance(content, str) else content)
                 file.flush()
@@ -195,6 +198,13 @@ class Store:
                 f"{path} cannot be written ({_why(error)}); {advice} and run the same command again: finished cells are kept."
             ) from None
 
+    def tidy(self) -> None:
+        """Remove what processes that were killed on this machine left half-written."""
+        for path in self.folder.rglob(f"{WRITING}*"):
+            pid = path.name.removeprefix(WRITING).split("-")[0]
+            if pid.isdecimal() and not _runs(int(pid)):
+                path.unlink(missing_ok=True)
+
     def sweep(self, cells: Iterable[Cell]) -> tuple[list[Cell], list[str]]:
         """The cells that are still to be computed, and what is wrong with damaged files among them."""
         missing, damaged = [], []
@@ -206,6 +216,16 @@ class Store:
                 damaged.append(str(error))
                 missing.append(cell)
         return missing, damaged
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _why(error: OSError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -14,6 +14,9 @@ About = dict[str, Any]
 
 class Task(Protocol):
     """Registered under a name, which is a study's `task`."""
+
+    metrics: ClassVar[tuple[str, ...]]
+    """Arrays that have one number a replication, the chief one first."""
 
     def normal(self, condition: Condition) -> Condition:
         """The condition with defaults filled in and everything checked; equal for conditions that compute the same."""

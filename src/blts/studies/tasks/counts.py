@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from ... import registry, theory
@@ -27,6 +29,8 @@ class Counts:
     >>> float(arrays["least"].min()), bool(arrays["above"].all()), int(arrays["batches"].max()) <= about["batches_sharp"]
     (0.5, True, True)
     """
+
+    metrics: ClassVar[tuple[str, ...]] = ("least", "mean", "batches")
 
     def normal(self, condition: Condition) -> Condition:
         if "times" in condition:

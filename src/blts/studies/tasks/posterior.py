@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,8 @@ class Posterior:
     >>> arrays["z"].shape, about["iterations"], about["minibatch"], round(about["bound"], 1)
     ((100,), 1321, 32, 31.2)
     """
+
+    metrics: ClassVar[tuple[str, ...]] = ("z",)
 
     def normal(self, condition: Condition) -> Condition:
         refuse_unknown("posterior", condition, KEYS)

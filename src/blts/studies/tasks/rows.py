@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +42,8 @@ class Rows:
     >>> arrays["share"].shape, about["default_steps"], about["beta"]
     ((100,), 8048, [1.0, 1005.0])
     """
+
+    metrics: ClassVar[tuple[str, ...]] = ("share", "exact")
 
     def normal(self, condition: Condition) -> Condition:
         refuse_unknown("rows", condition, KEYS)

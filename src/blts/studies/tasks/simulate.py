@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method
 @registry.register("task", "simulate")
 class Simulate:
     """Agents playing in environments: regret, batches, rewards and switches of every replication."""
+
+    metrics: ClassVar[tuple[str, ...]] = ("regret", "batches", "switches", "reward", "best_share")
 
     def normal(self, condition: Condition) -> Condition:
         given = dict(condition)
