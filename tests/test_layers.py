@@ -29,7 +29,7 @@ LAYERS = (
     ("dynamics",),
     ("models",),
     ("planning",),
-    ("registry", "random"),
+    ("registry", "random", "compilation"),
     ("_random", "_module"),
     ("_typing", "errors"),
 )
@@ -118,9 +118,21 @@ def loaded_by(code: str) -> set[str]:
     return {name.split(".")[0] for name in run.stdout.split()}
 
 
-@pytest.mark.parametrize("code", ["import blts, blts.cli, blts.registry, blts.errors", "import blts.cli.paper, blts.cli.study"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import blts, blts.cli, blts.registry, blts.errors",
+        "import blts.cli.paper, blts.cli.study",
+        "import blts.studies.planning, blts.paper",
+    ],
+)
 def test_jax_is_not_imported_before_it_is_needed(code):
     assert loaded_by(code).isdisjoint({"jax", "numpy", "numpyro", "blackjax", "scipy", "matplotlib"})
+
+
+def test_studies_and_reports_load_no_jax():
+    """The commands say where compiled programs are kept before JAX is imported, and a report needs none."""
+    assert loaded_by("import blts.studies.planning, blts.studies.engines, blts.paper, blts.report").isdisjoint({"jax", "matplotlib"})
 
 
 def test_extras_are_not_imported_before_they_are_used():

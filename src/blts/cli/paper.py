@@ -19,7 +19,7 @@ def command(
         int, typer.Option(help="Runs of each condition of the main tables; the others have more or fewer in proportion.")
     ] = FULL,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
-    quick: Annotated[bool, typer.Option("--quick", help=f"{QUICK} replications, for a first look.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help=f"A first look: the paper's own tables, {QUICK} replications.")] = False,
     out: study_cli.Out = study_cli.RESULTS,
     engine: study_cli.Engine = "in-process",
     workers: study_cli.Workers = None,
@@ -34,13 +34,14 @@ def command(
     if seed < 0:
         raise ConfigError(f"seed must be a whole number ≥ 0; got {seed}.")
     factor = (QUICK if quick else replications) / FULL
-    chosen = [dataclasses.replace(paper.study(name).scaled(factor), seed=seed) for name in ([only] if only else paper.NAMES)]
+    names = [only] if only else paper.QUICK if quick else paper.NAMES
+    chosen = [dataclasses.replace(paper.study(name).scaled(factor), seed=seed) for name in names]
     part = study_cli.shard_of(shard)
+    from ..compilation import keep_programs
     from ..studies import Heading
     from ..studies.planning import plan
-    from .setup import use_compilation_cache
 
-    use_compilation_cache()
+    keep_programs()
     planned = [plan(study) for study in chosen]
     where = {"engine": engine, "workers": workers, "address": address}
     study_cli.execute(planned, out, Heading(paper.TITLE, paper.LEAD), shard=part, **where)

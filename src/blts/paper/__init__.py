@@ -18,6 +18,8 @@ CHAPTERS = {
     "Beyond the paper": ("tradeoff", "rand"),
 }
 """The order of the report."""
+QUICK = ("gaussian", "laplace", "riverswim")
+"""The paper's own tables: what a first look runs."""
 NAMES = tuple(name for names in CHAPTERS.values() for name in names)
 TITLE = "Langevin Thompson Sampling with Logarithmic Communication, run again"
 LEAD = """

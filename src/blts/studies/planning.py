@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from .. import registry
 from ..errors import BltsError, ConfigError, UnknownName
 from .spec import Condition, Study, canonical
-from .tasks.base import Task
+
+if TYPE_CHECKING:
+    from .tasks.base import Task
 
 
 class BadCondition(ConfigError):

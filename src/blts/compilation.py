@@ -1,4 +1,4 @@
-"""What a computing command does before it imports JAX."""
+"""Where compiled programs are kept. Call it before JAX is imported."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import pathlib
 
 
-def use_compilation_cache() -> None:
+def keep_programs() -> None:
     """Keep compiled programs between runs, where JAX is not told another place."""
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(home / "blts" / "xla"))
