@@ -19,7 +19,7 @@ check: $(VENV)/dev
 	$(BIN)/pyright
 
 slow: $(VENV)/dev
-	$(BIN)/python -m pytest -m slow -n 2
+	BLTS_SLOW=1 $(BIN)/python -m pytest -m slow -n 2
 
 bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks

@@ -123,7 +123,6 @@ def loaded_by(code: str) -> set[str]:
     [
         "import blts, blts.cli, blts.registry, blts.errors",
         "import blts.cli.paper, blts.cli.study",
-        "import blts.studies.planning, blts.paper",
     ],
 )
 def test_jax_is_not_imported_before_it_is_needed(code):
@@ -132,7 +131,9 @@ def test_jax_is_not_imported_before_it_is_needed(code):
 
 def test_studies_and_reports_load_no_jax():
     """The commands say where compiled programs are kept before JAX is imported, and a report needs none."""
-    assert loaded_by("import blts.studies.planning, blts.studies.engines, blts.paper, blts.report").isdisjoint({"jax", "matplotlib"})
+    assert loaded_by("import blts.studies.planning, blts.studies.engines, blts.paper, blts.report").isdisjoint(
+        {"jax", "matplotlib"}
+    )
 
 
 def test_extras_are_not_imported_before_they_are_used():
