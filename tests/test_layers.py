@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "blts"
 LAYERS = (
     ("cli",),
     ("paper",),
-    ("catalogue",),
+    ("catalogue", "live"),
     ("problems",),
     ("simulation",),
     ("trace",),
