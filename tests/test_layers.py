@@ -117,9 +117,11 @@ def loaded_by(code: str) -> set[str]:
     return {name.split(".")[0] for name in run.stdout.split()}
 
 
-@pytest.mark.parametrize("code", ["import blts, blts.cli, blts.registry, blts.errors", "import blts.cli.paper, blts.cli.simulate"])
+@pytest.mark.parametrize(
+    "code", ["import blts, blts.cli, blts.registry, blts.errors", "import blts.cli.paper, blts.cli.simulate, blts.cli.experiment"]
+)
 def test_jax_is_not_imported_before_it_is_needed(code):
-    assert loaded_by(code).isdisjoint({"jax", "numpy", "numpyro", "blackjax", "scipy", "matplotlib"})
+    assert loaded_by(code).isdisjoint({"jax", "numpy", "numpyro", "blackjax", "scipy", "matplotlib", "sqlalchemy"})
 
 
 def test_extras_are_not_imported_before_they_are_used():

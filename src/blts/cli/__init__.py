@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import BltsError
-from . import listing, mdp, paper, simulate
+from . import experiment, listing, mdp, paper, simulate
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -20,6 +20,7 @@ app.command("simulate")(simulate.command)
 app.command("list")(listing.command)
 app.command("paper")(paper.command)
 app.add_typer(mdp.app, name="mdp")
+app.add_typer(experiment.app, name="experiment")
 
 REFUSED = 2
 """The exit code for bad input; 0 is success and 1 an error of ours."""

@@ -316,7 +316,9 @@ class Experiment:
         why = None
         if len(found) < asked:
             if row.due:
-                why = f"batch {row.batch} is closed and awaits {row.awaited} rewards" + ("" if row.awaited else "; refresh it")
+                why = f"batch {row.batch} is closed and " + (
+                    f"awaits {_rewards(row.awaited)}" if row.awaited else "can be refreshed"
+                )
             if row.paused:
                 why = "the experiment is paused"
         return Answer(found, bool(row.due), row.awaited, bool(row.paused), why)
@@ -466,7 +468,7 @@ class Experiment:
             self._insert_rewards(c, position, new, kind, [reward] * len(new), now)
             position += len(new) + 1
             names = [f"{self.code}-{t}" for t in new]
-            detail = {"decisions": names, "before": [stands[t] if t in stands else None for t in new], "reason": reason}
+            detail = {"decisions": names, "before": [stands.get(t) for t in new], "reason": reason}
             self._audit(c, position, {"corrected": "correct", "cancelled": "cancel"}[kind], detail | {"reward": reward}, now)
             self._update(c, position=position, awaited=row.awaited - sum(t > row.began and t not in stands for t in new))
             return len(new)
@@ -508,7 +510,7 @@ class Experiment:
             if not row.due:
                 why = f"batch {row.batch} is still open after {row.t - row.began} decisions"
             elif awaited:
-                why = f"batch {row.batch} awaits {awaited} rewards"
+                why = f"batch {row.batch} awaits {_rewards(awaited)}"
             if why:
                 return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
         current = self._policy(c, row.version)
@@ -645,7 +647,7 @@ class Experiment:
         state = policy.carry(current.frozen.state, fresh, current.active, active)
         zero = policy.start_clock(self._key, built.batching, len(active))
         moved = policy.carry((ticks.plays, ticks.batching), (zero.plays, zero.batching), current.active, active)
-        return policy.freeze(built.agent, state, self.spec.draw), policy.Clock(ticks.t, *moved, ticks.due)
+        return policy.freeze(built.agent, state, self.spec.draw), policy.Clock(ticks.t, moved[0], moved[1], ticks.due)
 
     # Stopping and looking
 
@@ -1060,6 +1062,10 @@ def _code(name: str, taken: set[str]) -> str:
 def _whole(name: str, value: Any, least: int, most: int) -> None:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
         raise ConfigError(f"{name} must be a whole number from {least} to {most}; got {value!r}.")
+
+
+def _rewards(count: int) -> str:
+    return f"{count} reward{'' if count == 1 else 's'}"
 
 
 def _time(clock: Callable[[], float]) -> float:

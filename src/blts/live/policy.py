@@ -21,7 +21,8 @@ from .. import _random
 from .._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
 from ..agents import Pool, Thompson
 from ..errors import ConfigError
-from ..history import Log, count, where
+from ..history import Log, count
+from ..samplers.chain import remember_summary
 
 LAST = 2**32 - 1  # no decision has this index: what folds it in has a key of its own
 GROWN = 2**32 - 2  # folded in for the starting values of arms that come later
@@ -153,10 +154,8 @@ def decide(
     ts = clock.t + 1 + jnp.arange(size)
     keys = jax.vmap(lambda t: _random.split(_random.fold_in(key, t), 3)[1])(ts)
     fixed = is_fixed(agent)
-    if fixed:  # nothing in it depends on the decisions before, so all are drawn at once
-        own = jax.vmap(lambda k, t: agent.act(k, frozen.state, (), Played(t, clock.plays)))(keys, ts)
-    else:
-        own = jnp.zeros(size, int)
+    act = jax.vmap(lambda k, t: agent.act(k, frozen.state, (), Played(t, clock.plays)))
+    own = act(keys, ts) if fixed else ts  # where nothing depends on the decisions before, all are drawn at once
     # An agent splits its key into as many as it has arms; the last index is none of them.
     coins = jax.vmap(lambda k: _random.uniform(_random.fold_in(k, LAST), (2,)))(keys)
 
@@ -237,8 +236,6 @@ class _Summaries(NamedTuple):
     model: Any
 
     def remember(self, history, row, live):
-        from ..samplers.chain import remember_summary
-
         return remember_summary(self.model, history, row, live)
 
 
@@ -259,8 +256,8 @@ def load(agent: Any, data: Data) -> Tree:
     summary = empty.summary
     if jax.tree.leaves(summary):
         summary = _remember_all(_Summaries(agent.model), summary, arms, rewards, live)
-    log = Log(Row((), arms, rewards, ()), rank, counts, np.asarray(0), np.asarray(rows), summary)
-    return jax.tree.map(lambda new, like: jnp.asarray(new, jnp.result_type(like)), log, empty)
+    columns: Any = (Row((), arms, rewards, ()), rank, counts, 0, rows, summary)  # type: ignore[arg-type]
+    return jax.tree.map(lambda new, like: jnp.asarray(new, jnp.result_type(like)), Log(*columns), empty)
 
 
 def empty_dtype() -> Any:
@@ -386,5 +383,4 @@ __all__ = [
     "root_key",
     "start",
     "start_clock",
-    "where",
 ]

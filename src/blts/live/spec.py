@@ -410,12 +410,12 @@ def _agent(part: Part, world: World) -> Any:
         if "bandit" not in entry.about.get("worlds", ("bandit",)):
             raise ConfigError(f"The agent {part.name!r} is for MDPs and cannot run an experiment; use blts, exact-ts or ucb1.")
         return _built("agent", part, world)
-    value = part.value
+    value: Any = part.value
     if isinstance(value, Chain):
         value = Perturb(value)
     if hasattr(value, "refresh") and hasattr(value, "check_model"):
         return Thompson(world.model, value, world.actions)
-    names = {field.name for field in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+    names = set(getattr(value, "__dataclass_fields__", ()))
     if "actions" in names and "model" not in names:
         return value if value.actions == world.actions else dataclasses.replace(value, actions=world.actions)
     raise ConfigError(

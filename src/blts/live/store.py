@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy import event, exc
 
 from ..errors import StoreError, UnknownName
 from . import schema
@@ -35,7 +36,7 @@ def url_of(given: str | os.PathLike[str] | None) -> sa.URL:
             text = "postgresql+psycopg://" + text.removeprefix(name)
     try:
         url = sa.make_url(text)
-    except (sa.exc.ArgumentError, ValueError):
+    except (exc.ArgumentError, ValueError):
         raise StoreError(f"{text!r} is not a database URL; give sqlite:///file.db or postgresql://user@host/name.") from None
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreError(f"Experiments are stored in SQLite or PostgreSQL, not in {url.get_backend_name()}.")
@@ -121,7 +122,7 @@ def _engine(url: sa.URL, sqlite: bool) -> sa.Engine:
         return sa.create_engine(url, pool_pre_ping=True)
     engine = sa.create_engine(url, connect_args={"timeout": PATIENCE})
 
-    @sa.event.listens_for(engine, "connect")
+    @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # SQLAlchemy says BEGIN, below, and the driver says nothing
         cursor = connection.cursor()
@@ -131,7 +132,7 @@ def _engine(url: sa.URL, sqlite: bool) -> sa.Engine:
         cursor.execute("PRAGMA foreign_keys=ON")
         cursor.close()
 
-    @sa.event.listens_for(engine, "begin")
+    @event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(WRITES) else "BEGIN")
 
@@ -143,7 +144,7 @@ def _sentences(url: sa.URL) -> Iterator[None]:
     """What a database complains of, as one sentence."""
     try:
         yield
-    except sa.exc.SQLAlchemyError as error:
+    except exc.SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()
         raise StoreError(f"The database {url.render_as_string()} cannot be used: {cause[0] if cause else error}.") from error
 
