@@ -447,7 +447,7 @@ def test_chains_that_disagree_are_kept_out_of_use(tmp_path):
     done = experiment.refresh()
     assert not done.in_use
     assert "R-hat" in done.why
-    lenient = made(tmp_path, "lenient", rhat=1e9, **wide)
+    lenient = made(tmp_path, "lenient", rhat=1e30, **wide)
     lenient.tell(rewarded(lenient.ask(6)))
     assert lenient.refresh().in_use
 
@@ -771,7 +771,7 @@ def log_likelihood(theta, reward):
 
 def test_models_made_of_functions_are_given_again(tmp_path):
     """No database holds a function; the same one is asked for at every opening."""
-    make = lambda: from_functions(log_likelihood, log_prior, lambda theta: theta[0], dim=1)  # noqa: E731
+    make = lambda: from_functions(log_prior, log_likelihood, L=1.0)  # noqa: E731
     experiment = made(tmp_path, model=make(), sampler="mala")
     experiment.ask(2)
     with pytest.raises(ConfigError, match="open it with model="):

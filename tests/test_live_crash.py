@@ -186,7 +186,8 @@ def test_hundreds_of_killed_processes(url, undisturbed, tmp_path):
 
 def clear(url: str) -> None:
     """Forget everything in a PostgreSQL database."""
-    with Store(url).engine.connect() as c:
+    place = Store(url)
+    with place.engine.connect() as c:
         c.exec_driver_sql("DROP SCHEMA public CASCADE")
         c.exec_driver_sql("CREATE SCHEMA public")
         c.commit()

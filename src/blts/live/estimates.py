@@ -44,32 +44,36 @@ def ipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
     not have played arm a (it was not there yet, or retired) say nothing of it and are left out.
     """
     scores = np.where(_played(arms, p), rewards[:, None], 0.0) / np.where(p > 0, p, 1.0)
-    return _weighted_mean(scores, (p > 0).astype(float))
+    return _mean(scores, p > 0)
 
 
-def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, batches: np.ndarray, *, stabilised: bool = True) -> Estimate:
-    """Augmented IPW: m_t(a) + 1[A_t = a] (r_t - m_t(a)) / p_t(a), with m_t(a) the mean of arm a in earlier batches.
+def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, batches: np.ndarray) -> Estimate:
+    """Augmented IPW: the mean of m_t(a) + 1[A_t = a] (r_t - m_t(a)) / p_t(a), with m_t(a) the mean of arm a in earlier batches.
 
     m depends on what came before the batch alone, so every term is unbiased whatever m is, and the better m is, the
-    smaller the variance. With `stabilised` decision t has weight √p_t(a) (Hadad et al. 2021): the variance of a term grows
-    as 1/p, and without the weights a few rare decisions carry the estimate and normal intervals do not cover.
+    smaller the variance. (Weights √p_t(a), as in Hadad et al. 2021, make narrower intervals, and were biased at a
+    thousand decisions: 94 % of them covered.)
     """
+    return _mean(augmented(arms, rewards, p, batches), p > 0)
+
+
+def augmented(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, batches: np.ndarray) -> np.ndarray:
+    """The terms of AIPW, one for every decision and arm."""
     m = earlier_means(arms, rewards, batches, p.shape[1])
-    scores = m + np.where(_played(arms, p), rewards[:, None] - m, 0.0) / np.where(p > 0, p, 1.0)
-    return _weighted_mean(scores, np.sqrt(p) if stabilised else (p > 0).astype(float))
+    return m + np.where(_played(arms, p), rewards[:, None] - m, 0.0) / np.where(p > 0, p, 1.0)
 
 
 def _played(arms: np.ndarray, p: np.ndarray) -> np.ndarray:
     return arms[:, None] == np.arange(p.shape[1])
 
 
-def _weighted_mean(scores: np.ndarray, weights: np.ndarray) -> Estimate:
-    """Σ w_t s_t / Σ w_t and its standard error √Σ w_t² (s_t - mean)² / Σ w_t, for every column."""
-    total = weights.sum(0)
+def _mean(scores: np.ndarray, there: np.ndarray) -> Estimate:
+    """The mean of every column over the decisions that count for it, and its standard error."""
+    n = there.sum(0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (weights * scores).sum(0) / total
-        se = np.sqrt((weights**2 * (scores - mean) ** 2).sum(0)) / total
-    return Estimate(np.where(total > 0, mean, np.nan), np.where(total > 0, se, np.nan))
+        mean = np.where(there, scores, 0.0).sum(0) / n
+        se = np.sqrt(np.where(there, (scores - mean) ** 2, 0.0).sum(0)) / n
+    return Estimate(np.where(n > 0, mean, np.nan), np.where(n > 0, se, np.nan))
 
 
 def earlier_means(arms: np.ndarray, rewards: np.ndarray, batches: np.ndarray, K: int) -> np.ndarray:
@@ -99,7 +103,8 @@ class RatioTest(NamedTuple):
 def sample_ratio(arms: np.ndarray, p: np.ndarray) -> RatioTest:
     """Were arms played as often as their propensities say? A quadratic form of observed less expected counts.
 
-    Their difference is a martingale with covariance Σ_t (diag p_t - p_t p_tᵀ), whatever the propensities were made of.
+    Their difference is a martingale with covariance Σ_t (diag p_t - p_t p_tᵀ), whatever the propensities were made of. An
+    arm that was played with propensity zero is an alarm by itself.
     """
     K = p.shape[1]
     observed, expected = np.bincount(arms, minlength=K).astype(float), p.sum(0)
@@ -109,12 +114,12 @@ def sample_ratio(arms: np.ndarray, p: np.ndarray) -> RatioTest:
     covariance = np.diag(q.sum(0)) - q.T @ q
     values, vectors = np.linalg.eigh(covariance)
     solid = values > 1e-9 * max(1.0, values.max(initial=0.0))
+    impossible = bool((p[np.arange(len(arms)), arms] <= 0).any())
     if not solid.any():
-        # Where nothing was left to chance, the counts must be what they were said to be.
-        return RatioTest(float("nan"), expected, observed, bool(np.abs(gap).max(initial=0.0) > 0.5))
+        return RatioTest(float("nan"), expected, observed, impossible)
     statistic = np.sum((vectors.T @ gap)[solid] ** 2 / values[solid])
     p_value = float(stats.chi2.sf(statistic, int(solid.sum())))
-    return RatioTest(p_value, expected, observed, p_value < ALARM)
+    return RatioTest(p_value, expected, observed, impossible or p_value < ALARM)
 
 
 def _cells(expected: np.ndarray) -> np.ndarray:
@@ -164,10 +169,8 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, ba
 
     The mean over decisions of r_t - mean_a of its augmented score, whose terms less the truth are martingale differences.
     """
-    m = earlier_means(arms, rewards, batches, p.shape[1])
-    scores = m + np.where(_played(arms, p), rewards[:, None] - m, 0.0) / np.where(p > 0, p, 1.0)
     there = p > 0
-    equal = np.where(there, scores, 0.0).sum(1) / np.maximum(there.sum(1), 1)
+    equal = np.where(there, augmented(arms, rewards, p, batches), 0.0).sum(1) / np.maximum(there.sum(1), 1)
     terms = rewards - equal
     T = len(terms)
     if T < 2:

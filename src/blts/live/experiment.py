@@ -118,6 +118,16 @@ class Experiment:
     def __repr__(self) -> str:
         return f"Experiment({self.store.url.render_as_string()!r}, {self.name!r})"
 
+    def __enter__(self) -> Experiment:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the connections back. What was answered is stored already."""
+        self.store.close()
+
     # Beginning
 
     @classmethod

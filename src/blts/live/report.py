@@ -23,7 +23,7 @@ WINNER = 0.95  # P(best) from which an arm is recommended
 WHY = (
     "The naive mean is an arm's mean reward. After an adaptive allocation it is biased, mostly downwards: an arm whose first "
     "rewards were unlucky is played less, and keeps them. IPW and AIPW weight each reward by the probability of its decision, "
-    "which undoes that; AIPW has the narrower interval of the two."
+    "which undoes that; AIPW is the steadier of the two where rewards are far from zero."
 )
 
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import pathlib
 import types
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -63,6 +64,7 @@ class Store:
             self.engine = _engine(self.url, self.sqlite)
         except ImportError:
             raise StoreError('PostgreSQL needs its driver; install it with: pip install "blts[postgres]".') from None
+        weakref.finalize(self, self.engine.dispose)  # connections do not outlive the store
         with _sentences(self.url):
             with self.engine.connect() as connection:
                 number = schema.found(connection)
@@ -76,8 +78,11 @@ class Store:
         """Bring a database to the current schema; the versions before and after."""
         place = url_of(url)
         engine = _engine(place, place.get_backend_name() == "sqlite")
-        with _sentences(place), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
-            return schema.migrate(connection)
+        try:
+            with _sentences(place), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
+                return schema.migrate(connection)
+        finally:
+            engine.dispose()
 
     def close(self) -> None:
         self.engine.dispose()

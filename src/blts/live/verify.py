@@ -52,6 +52,7 @@ class _Replay:
         self._check_positions(entries)
         if [entry.version for entry in entries] != list(range(1, self.row.versions + 1)):
             self._say("policy versions are missing")
+        if self.found:  # what is left of a ledger with gaps cannot be replayed
             return
         current = me._load(self.c, 1)
         state = policy.start(me._key, current.built.agent)
