@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import pathlib
 import re
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -194,12 +194,25 @@ def live_commands(document: str) -> list[str]:
 
 
 def typed(lines: list[str], folder: pathlib.Path) -> str:
-    """What a shell prints for these lines, in an empty folder."""
-    environment = os.environ | {"PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
-    script = "set -e\n" + "\n".join(lines)
-    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
-    return done.stdout
+    """What these lines print, in an empty folder; `> file` goes to the file, as in a shell."""
+    printed = ""
+    for line in lines:
+        command, _, file = line.partition(" > ")
+        if line.startswith("python "):
+            done = subprocess.run(
+                ["bash", "-c", f"{sys.executable} {command.removeprefix('python ')}"], capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stderr
+            out = done.stdout
+        else:
+            result = CliRunner().invoke(cli.app, shlex.split(command)[1:], catch_exceptions=False)
+            assert result.exit_code == 0, result.output
+            out = result.output
+        if file:
+            (folder / file).write_text(out)
+        else:
+            printed += out
+    return printed
 
 
 def test_the_howto_takes_ten_commands_to_a_first_refresh(folder):

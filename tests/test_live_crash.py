@@ -200,8 +200,8 @@ WORKERS, EACH = 3, 40
 
 
 def crowd(number: int) -> None:
-    """One of several processes that ask and tell at once."""
-    experiment = Experiment.open(os.environ["BLTS_TEST_URL"], "mail")
+    """One of several processes that create, ask, tell and refresh at once."""
+    experiment = Experiment.create(os.environ["BLTS_TEST_URL"], "mail", **SPEC)
     mine, idle = [], 0
     while len(mine) < EACH and idle < 600:
         answer = experiment.ask(3)
@@ -218,7 +218,6 @@ def crowd(number: int) -> None:
 
 
 def test_several_processes_at_once(url):
-    experiment = Experiment.create(url, "mail", **SPEC)
     workers = [start(url, f"t.crowd({i})") for i in range(WORKERS)]
     ids = []
     for worker in workers:
@@ -226,6 +225,7 @@ def test_several_processes_at_once(url):
         assert worker.returncode == 0, err[-3000:]
         ids += json.loads(out.splitlines()[-1])
     assert len(ids) == len(set(ids))
+    experiment = Experiment.open(url, "mail")
     table = table_of(experiment)
     assert sorted(ids) == sorted(table.ids)
     assert len(table.t) >= WORKERS * EACH
@@ -233,15 +233,6 @@ def test_several_processes_at_once(url):
     _, sizes = map(list, zip(*sorted({b: int((table.batches == b).sum()) for b in table.batches}.items()), strict=True))
     assert sizes[:-1] == [10] * (len(sizes) - 1)  # every batch but the running one is whole
     assert experiment.verify() == []
-
-
-def test_creating_at_once_is_creating_once(url):
-    code = "import os; t.Experiment.create(os.environ['BLTS_TEST_URL'], 'mail', **t.SPEC)"
-    workers = [start(url, code) for _ in range(2)]
-    for worker in workers:
-        _, err = worker.communicate(timeout=300)
-        assert worker.returncode == 0, err[-3000:]
-    assert Experiment.open(url, "mail").status()["decisions"] == 0
 
 
 def test_everything_on_either_database(url):

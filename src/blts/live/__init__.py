@@ -1,5 +1,12 @@
 """Live experiments: ask for decisions, tell rewards when they come, lose nothing."""
 
+try:
+    import sqlalchemy as sqlalchemy
+except ModuleNotFoundError:
+    raise ModuleNotFoundError(
+        'Live experiments need SQLAlchemy; install it with: pip install "blts[live]".', name="sqlalchemy"
+    ) from None
+
 from .experiment import Answer as Answer
 from .experiment import Decision as Decision
 from .experiment import Experiment as Experiment

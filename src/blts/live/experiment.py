@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import hashlib
+import importlib.metadata
 import json
 import math
 import os
@@ -21,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
 
-from .. import __version__
 from ..agents import Pool, Thompson
 from ..errors import ConfigError, UnknownName
 from . import aggregate, ledger, policy, schema
@@ -351,15 +351,8 @@ class Experiment:
             told, accepted = self._sorted(c, row, rows)
             now, position = _time(self._now), row.position
             awaited = row.awaited - sum(new and t > row.began for t, _, new in accepted)
-            columns = {
-                "experiment": self.id,
-                "position": list(range(position + 1, position + 1 + len(accepted))),
-                "t": [t for t, _, _ in accepted],
-                "kind": "told",
-                "reward": [value for _, value, _ in accepted],
-                "at": now,
-            }
-            insert(c, schema.rewards, columns, len(accepted))
+            ts, values = [t for t, _, _ in accepted], [value for _, value, _ in accepted]
+            digest = self._insert_rewards(c, position, ts, "told", values, now)
             answer = Told(
                 len(accepted),
                 *(len(told[name]) for name in ("duplicate", "conflict", "unknown", "invalid")),
@@ -369,7 +362,7 @@ class Experiment:
             )
             position += len(accepted) + 1
             counts = {name: value for name, value in answer._asdict().items() if name not in ("ids", "feedback_due")}
-            self._audit(c, position, "tell", counts | {"request": request_id}, now)
+            self._audit(c, position, "tell", counts | {"request": request_id, "digest": digest}, now)
             self._insert_request(c, request_id, what, answer._asdict())
             self._update(c, position=position, awaited=awaited)
         if self.spec.batching.name == EXTERNAL:
@@ -439,11 +432,13 @@ class Experiment:
                 raise ConfigError(f"The arm {arm!r} has {len(ts)} decisions that wait for a reward, and the total is for {count}.")
             awaited = row.awaited - sum(t > row.began for t in ts)
             now, position = _time(self._now), row.position
-            self._insert_rewards(c, position, ts, "aggregate", values, now)
+            digest = self._insert_rewards(c, position, ts, "aggregate", values, now)
             answer = Told(count, 0, 0, 0, 0, {}, awaited, bool(row.due))
             position += count + 1
             given = {name: value for name, value in totals.items() if value is not None}
-            self._audit(c, position, "aggregate", {"arm": arm, "count": count, "request": request_id} | given, now)
+            self._audit(
+                c, position, "aggregate", {"arm": arm, "count": count, "request": request_id, "digest": digest} | given, now
+            )
             self._insert_request(c, request_id, what, answer._asdict())
             self._update(c, position=position, awaited=awaited)
         if self.spec.batching.name == EXTERNAL:
@@ -475,10 +470,10 @@ class Experiment:
             if not new:
                 return 0
             now, position = _time(self._now), row.position
-            self._insert_rewards(c, position, new, kind, [reward] * len(new), now)
+            digest = self._insert_rewards(c, position, new, kind, [reward] * len(new), now)
             position += len(new) + 1
             names = [f"{self.code}-{t}" for t in new]
-            detail = {"decisions": names, "before": [stands.get(t) for t in new], "reason": reason}
+            detail = {"decisions": names, "before": [stands.get(t) for t in new], "reason": reason, "digest": digest}
             self._audit(c, position, {"corrected": "correct", "cancelled": "cancel"}[kind], detail | {"reward": reward}, now)
             self._update(c, position=position, awaited=row.awaited - sum(t > row.began and t not in stands for t in new))
             return len(new)
@@ -540,7 +535,8 @@ class Experiment:
         row, current = plan.row, plan.current
         position = row.position
         kind = "missing" if self.spec.default_reward is None else "default"
-        self._insert_rewards(c, position, plan.silent.t, kind, [self.spec.default_reward] * len(plan.silent.t), plan.now)
+        settled = [self.spec.default_reward] * len(plan.silent.t)
+        digest = self._insert_rewards(c, position, plan.silent.t, kind, settled, plan.now)
         position += len(plan.silent.t) + 1
         version, in_use = row.versions + 1, not plan.failings
         repeat = _repeats(c, self.id, row.t)
@@ -564,7 +560,7 @@ class Experiment:
             plan.now,
         )
         detail = {"version": version, "in_use": in_use, "failings": plan.failings, "force": plan.force, kind: len(plan.silent.t)}
-        self._audit(c, position, "refresh", detail | {"batch": row.batch}, plan.now)
+        self._audit(c, position, "refresh", detail | {"batch": row.batch, "digest": digest}, plan.now)
         ticks = self._clock(row, current)._replace(due=jnp.zeros((), bool))
         self._update(
             c,
@@ -825,10 +821,12 @@ class Experiment:
             columns = {"experiment": self.id, "request": request_id, "what": what, "answer": json.dumps(answer)}
             insert(c, schema.requests, columns, 1)
 
-    def _insert_rewards(self, c: sa.Connection, position: int, ts: list[int], kind: str, values: list[Any], now: float) -> None:
+    def _insert_rewards(self, c: sa.Connection, position: int, ts: list[int], kind: str, values: list[Any], now: float) -> str:
+        """Entries behind a position; a digest of them, for the audit log."""
         positions = list(range(position + 1, position + 1 + len(ts)))
         columns = {"experiment": self.id, "position": positions, "t": ts, "kind": kind, "reward": values, "at": now}
         insert(c, schema.rewards, columns, len(ts))
+        return ledger.digest(zip(positions, ts, [kind] * len(ts), values, strict=True))
 
     def _audit(self, c: sa.Connection, position: int, what: str, detail: dict[str, Any], now: float) -> None:
         _insert_audit(c, self.id, position, what, detail, self.actor, now)
@@ -1043,7 +1041,7 @@ def _about(
         "repeat": repeat,
         "force": force,
         "diagnostics": info,
-        "versions": {"blts": __version__, "jax": jax.__version__, "numpy": np.__version__},
+        "versions": {"blts": importlib.metadata.version("blts"), "jax": jax.__version__, "numpy": np.__version__},
         "precision": str(policy.empty_dtype()),
         "platform": jax.default_backend(),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,6 +49,14 @@ class Rows(NamedTuple):
             np.concatenate([self.arms, arms])[order],
             np.concatenate([self.rewards, np.full(len(t), float(reward))])[order],
         )
+
+
+def digest(entries: Iterable[tuple[int, int, str, float | None]]) -> str:
+    """A digest of reward entries (position, t, kind, reward)."""
+    text = "\n".join(
+        f"{position} {t} {kind} {None if reward is None else float(reward)!r}" for position, t, kind, reward in entries
+    )
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def fetch(connection: sa.Connection, query: Any) -> list[tuple]:

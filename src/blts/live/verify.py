@@ -52,6 +52,7 @@ class _Replay:
         self._check_positions(entries)
         if [entry.version for entry in entries] != list(range(1, self.row.versions + 1)):
             self._say("policy versions are missing")
+        self._check_digests()
         if self.found:  # what is left of a ledger with gaps cannot be replayed
             return
         current = me._load(self.c, 1)
@@ -97,6 +98,20 @@ class _Replay:
             self._say(f"the ledger has {len(positions)} entries up to position {self.row.position}")
         if self.made.t.tolist() != list(range(1, self.row.t + 1)):
             self._say(f"there are {len(self.made.t)} decisions, and {self.row.t} were made")
+
+    def _check_digests(self) -> None:
+        """Every operation's reward entries are those that it wrote."""
+        me, table, log = self.experiment, schema.rewards, schema.audit
+        query = sa.select(table.c.position, table.c.t, table.c.kind, table.c.reward).where(table.c.experiment == me.id)
+        entries = ledger.fetch(self.c, query.order_by(table.c.position))
+        places = np.array([entry[0] for entry in entries])
+        before = 0
+        operations = sa.select(log.c.position, log.c.what, log.c.detail).where(log.c.experiment == me.id)
+        for position, what, detail in ledger.fetch(self.c, operations.order_by(log.c.position)):
+            own = entries[np.searchsorted(places, before, "right") : np.searchsorted(places, position)]
+            if json.loads(detail).get("digest", ledger.digest([])) != ledger.digest(own):
+                self._say(f"the entries of the {what} at position {position} were changed")
+            before = position
 
     def _refreshed(self, current: Policy, entry: Any) -> policy.Frozen:
         rows = ledger.rows_until(self.c, self.experiment.id, entry.watermark)
