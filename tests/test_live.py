@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from blts import _random, loop, simulate
+from blts import _random, from_json, loop, registry, simulate, to_json
 from blts._typing import Row
 from blts.agents import UCB1, Exact, Perturb, Pool, Thompson
 from blts.batching import DoublingCounts, Fixed, Geometric, Sequential, StaticDoubling
@@ -24,7 +24,18 @@ from blts.live.aggregate import NEEDS
 from blts.live.aggregate import rows as rows_of_totals
 from blts.live.export import table_of
 from blts.live.spec import outside
-from blts.models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, Laplace, LogNormal, Poisson, ZeroInflatedLogNormal
+from blts.models import (
+    Bernoulli,
+    Exponential,
+    Gamma,
+    Gaussian,
+    GaussianUnknownVariance,
+    Laplace,
+    LogNormal,
+    Model,
+    Poisson,
+    ZeroInflatedLogNormal,
+)
 from blts.models.custom import from_functions
 from blts.samplers import mala, sgld
 
@@ -786,6 +797,17 @@ def test_models_made_of_functions_are_given_again(tmp_path):
     with pytest.raises(ConfigError, match="this is Gaussian"):
         Experiment.open(tmp_path / "blts.db", "mail", model=Gaussian())
     assert len(Experiment.open(tmp_path / "blts.db", "mail", model=model).ask(2).decisions) == 2
+
+
+@pytest.mark.parametrize("name", registry.entries("model"))
+def test_every_model_has_a_name(name):
+    """What is registered are the models themselves, with their own defaults, and their words survive JSON."""
+    model = registry.build("model", name)
+    assert isinstance(model, Model)
+    own = Exponential() if name == "exponential" else type(model)()
+    assert repr(model) == repr(own)
+    assert repr(from_json(to_json(model))) == repr(model)
+    assert outside(model, 1.0) is None
 
 
 def test_any_label_goes(tmp_path):
