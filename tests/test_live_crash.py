@@ -23,7 +23,7 @@ from blts.live.store import Store
 
 LABELS = ("A", "B", "C")
 SPEC = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "seed": 11}
-STEPS = 6  # batches that a worker plays
+STEPS = 12  # batches that a worker plays
 TESTS = pathlib.Path(__file__).resolve().parent
 
 
@@ -117,17 +117,22 @@ def undisturbed(tmp_path_factory):
     return state_of(Experiment.open(place, "mail"))
 
 
-def killed_until_done(url: str, kills: int, seed: int) -> int:
-    """Processes that play the experiment, killed at random moments until one comes through; how many were killed."""
+def killed_until_done(url: str, kills: int, seed: int) -> tuple[int, int]:
+    """Processes that play the experiment, killed at random moments until one comes through.
+
+    How many were killed, and how many of those between their first request and their last.
+    """
     worker = start(url, f"t.forge({kills}, {seed})")
-    out, err = worker.communicate(timeout=580)
+    out, err = worker.communicate(timeout=900)
     assert worker.returncode == 0, err[-3000:]
-    return json.loads(out.splitlines()[-1])["killed"]
+    return tuple(json.loads(out.splitlines()[-1]))
 
 
-def _begun(pipe: int, word: str) -> None:
-    if word == "ready":
-        os.write(pipe, b".")
+def warm() -> None:
+    """Have everything compiled, so that what follows is requests and nothing else."""
+    with Experiment.create("sqlite://", "warm", **SPEC) as experiment:
+        experiment.tell([(d.id, 0.5) for d in experiment.ask(4).decisions])
+        experiment.refresh(force=True)
 
 
 def forge(kills: int, seed: int) -> None:
@@ -135,53 +140,64 @@ def forge(kills: int, seed: int) -> None:
 
     Forking saves their imports and no more: neither JAX nor a database was used before.
     """
-    chance, killed, done = random.Random(seed), 0, False
+    chance, killed, inside, done = random.Random(seed), 0, 0, False
     while not done:
         ready, begun = os.pipe()
         child = os.fork()
         if child == 0:
             try:
-                play(os.environ["BLTS_TEST_URL"], partial(_begun, begun))
+                warm()
+                play(os.environ["BLTS_TEST_URL"], partial(_count, begun))
             except BaseException:
                 traceback.print_exc()
                 os._exit(1)
             os._exit(0)
         os.close(begun)
         if killed < kills:
-            os.read(ready, 1)
-            time.sleep(chance.uniform(0.0, 1.0) ** 2)
+            os.read(ready, 1)  # it is about to make its first request
+            time.sleep(chance.uniform(0.0, 0.25))
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
+        requests = len(os.read(ready, 10_000))
         os.close(ready)
         done = not os.WIFSIGNALED(status)
         killed += not done
+        inside += not done and requests > 0
         assert not done or os.WEXITSTATUS(status) == 0
-    print(json.dumps({"killed": killed}))
+    print(json.dumps([killed, inside]))
 
 
-def check_crashes(url: str, undisturbed: dict, kills: int, seed: int) -> int:
-    killed = killed_until_done(url, kills, seed)
+def _count(pipe: int, word: str) -> None:
+    os.write(pipe, b".")
+
+
+def check_crashes(url: str, undisturbed: dict, kills: int, seed: int) -> tuple[int, int]:
+    counts = killed_until_done(url, kills, seed)
     experiment = Experiment.open(url, "mail")
     assert state_of(experiment) == undisturbed
     assert experiment.verify() == []
-    return killed
+    return counts
 
 
 def test_killed_processes_lose_and_double_nothing(url, undisturbed):
-    assert check_crashes(url, undisturbed, 6, 1) >= 2
+    killed, inside = check_crashes(url, undisturbed, 6, 1)
+    assert killed >= 3
+    assert inside >= 2
 
 
 @pytest.mark.slow
 def test_hundreds_of_killed_processes(url, undisturbed, tmp_path):
-    """Experiment after experiment until 250 processes were killed."""
-    killed, seed = 0, 100
-    server = None if url.startswith("sqlite") else url
-    while killed < 250:
-        place = f"sqlite:///{tmp_path / f'{seed}.db'}" if server is None else server
-        if server is not None and seed > 100:
+    """Experiment after experiment until 200 processes were killed between two of their requests."""
+    inside, seed = 0, 100
+    while inside < 200:
+        if url.startswith("sqlite"):
+            place = f"sqlite:///{tmp_path / f'{seed}.db'}"
+        else:
+            place = url
             clear(url)
-        killed += check_crashes(place, undisturbed, 40, seed)
+        inside += check_crashes(place, undisturbed, 25, seed)[1]
         seed += 1
+    print(f"{inside} killed at work in {seed - 100} experiments")
 
 
 def clear(url: str) -> None:
