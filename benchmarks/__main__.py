@@ -11,11 +11,12 @@ import time
 
 from rich.console import Console
 
-from . import bandits, growth, peers, planners, psrl, rows, startup
+from . import bandits, growth, live, peers, planners, psrl, rows, startup
 
 SECTIONS = {
     "bandits": bandits,
     "growth": growth,
+    "live": live,
     "peers": peers,
     "planners": planners,
     "psrl": psrl,

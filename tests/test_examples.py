@@ -59,8 +59,9 @@ def test_python_blocks_run_and_print_what_is_shown(path, capsys):
 
 
 def commands(path: pathlib.Path) -> list[str]:
+    """Those of live experiments build on each other; tests/test_live_cli.py runs them in order, in a folder of their own."""
     lines = [line for language, text in blocks(path) if language == "bash" for line in text.splitlines()]
-    return [line.split("  #")[0].strip() for line in lines if line.startswith("blts ")]
+    return [line.split("  #")[0].strip() for line in lines if line.startswith("blts ") and not line.startswith("blts experiment ")]
 
 
 @pytest.mark.parametrize("line", sorted({line for path in DOCUMENTS for line in commands(path)}))

@@ -18,7 +18,7 @@ LAYERS = (
     ("cli",),
     ("paper", "report"),
     ("studies",),
-    ("catalogue",),
+    ("catalogue", "live"),
     ("problems",),
     ("simulation",),
     ("trace",),
@@ -119,14 +119,10 @@ def loaded_by(code: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "code",
-    [
-        "import blts, blts.cli, blts.registry, blts.errors",
-        "import blts.cli.paper, blts.cli.study",
-    ],
+    "code", ["import blts, blts.cli, blts.registry, blts.errors", "import blts.cli.paper, blts.cli.study, blts.cli.experiment"]
 )
 def test_jax_is_not_imported_before_it_is_needed(code):
-    assert loaded_by(code).isdisjoint({"jax", "numpy", "numpyro", "blackjax", "scipy", "matplotlib"})
+    assert loaded_by(code).isdisjoint({"jax", "numpy", "numpyro", "blackjax", "scipy", "matplotlib", "sqlalchemy"})
 
 
 def test_studies_and_reports_load_no_jax():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from . import batching as batching
     from . import dynamics as dynamics
     from . import envs as envs
+    from . import live as live
     from . import models as models
     from . import planning as planning
     from . import random as random
@@ -100,7 +101,7 @@ _WHERE = {
     "simulation": ("simulate",),
     "trace": ("Trace",),
 }
-_MODULES = ("agents", "batching", "dynamics", "envs", "models", "planning", "random", "samplers", "theory")
+_MODULES = ("agents", "batching", "dynamics", "envs", "live", "models", "planning", "random", "samplers", "theory")
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [*sorted(_HOME), *_MODULES]
 

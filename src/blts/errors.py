@@ -24,5 +24,9 @@ class UnknownName(BltsError, LookupError):
         super().__init__(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(known)}.")
 
 
+class StoreError(BltsError):
+    """A database that cannot be reached, or that another version of blts wrote."""
+
+
 class MemoryNeeded(BltsError, MemoryError):
     """A run that would not fit, found before it starts."""

@@ -47,6 +47,17 @@ def _best(values: Float[Array, " actions"], order: Float[Array, " actions"]) -> 
     return argmax(jnp.where(values == jnp.max(values), 1.0 + order, 0.0))
 
 
+class _Index:
+    """Plays the largest index, so its propensities are 0 and 1; they change with the round and the plays."""
+
+    actions: Any
+    act: Any
+
+    def propensities_at(self, state, obs, played) -> Float[Array, " actions"]:
+        """P(a is played) in this round of the batch."""
+        return jnp.where(jnp.arange(self.actions) == self.act(None, state, obs, played), 1.0, 0.0)
+
+
 class _Means(NamedTuple):
     """The least that `remember_summary` needs of a model: how a reward is added."""
 
@@ -78,7 +89,7 @@ class _RewardMeans:
 
 
 @module
-class UCB1(_RewardMeans):
+class UCB1(_Index, _RewardMeans):
     """Mean of observed rewards + scale · √(2 log t / plays), every arm played once first (Auer et al. 2002).
 
     `scale` is the width of the rewards' range, or their sub-Gaussian scale times two.
@@ -119,12 +130,19 @@ class EpsilonGreedy(_RewardMeans):
         key_explore, key_arm = _random.split(key)
         explore = _random.uniform(key_explore) < self.c * self.actions / played.t
         anything = (_random.uniform(key_arm) * self.actions).astype(int)
-        mean = jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf)
-        return jnp.where(explore, anything, _best(mean, state.order))
+        return jnp.where(explore, anything, self._greedy(state))
+
+    def _greedy(self, state) -> Int[Array, ""]:
+        return _best(jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf), state.order)
+
+    def propensities_at(self, state, obs, played) -> Float[Array, " actions"]:
+        """P(a is played) in this round of the batch."""
+        explore = jnp.minimum(1.0, self.c * self.actions / played.t)
+        return explore / self.actions + jnp.where(jnp.arange(self.actions) == self._greedy(state), 1.0 - explore, 0.0)
 
 
 @module
-class SuccessiveElimination(_RewardMeans):
+class SuccessiveElimination(_Index, _RewardMeans):
     """BaSE (Gao et al. 2019): play the surviving arms in turn; after each batch drop those clearly below the best.
 
     Arm a is dropped when its mean is below the best by more than √(width · log(T·N) / n), n the fewest rewards of a
@@ -180,7 +198,7 @@ class Uniform(_RewardMeans):
 
 
 @module
-class BayesUCB:
+class BayesUCB(_Index):
     """The posterior quantile 1 - 1/(t (log T)^c) of each arm's mean reward (Kaufmann et al. 2012).
 
     With `count="plays"` the interval also shrinks with plays whose reward is not in yet, as UCB1's bonus does, so a

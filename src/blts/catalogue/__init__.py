@@ -5,6 +5,7 @@ from . import bandit_agents as bandit_agents
 from . import batching as batching
 from . import mdp_agents as mdp_agents
 from . import methods as methods
+from . import models as models
 from .condition import Condition as Condition
 from .condition import condition as condition
 from .methods import Method as Method

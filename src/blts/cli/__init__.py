@@ -7,7 +7,7 @@ import sys
 import typer
 
 from ..errors import BltsError
-from . import listing, mdp, paper, simulate, study
+from . import experiment, listing, mdp, paper, simulate, study
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -21,6 +21,7 @@ app.command("list")(listing.command)
 app.command("paper")(paper.command)
 app.add_typer(study.app, name="study")
 app.add_typer(mdp.app, name="mdp")
+app.add_typer(experiment.app, name="experiment")
 
 REFUSED = 2
 """The exit code for bad input; 0 is success and 1 an error of ours."""

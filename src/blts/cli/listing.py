@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-KINDS = {"environment": "environments", "agent": "agents", "batching": "batching", "method": "published methods"}
+KINDS = {"environment": "environments", "agent": "agents", "batching": "batching", "model": "models", "method": "published methods"}
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show every environment, agent, batching scheme, prior and published method by name."""
+    """Show every environment, agent, batching scheme, model, prior and published method by name."""
     from ..problems import PRIORS
     from ..registry import entries
 

@@ -91,6 +91,8 @@ class Described:
     noun: ClassVar[str] = "rewards"
     hidden: ClassVar[tuple[str, ...]] = ()
     """Numbers that are not settings, and are left out of the sentence."""
+    support: ClassVar[str] = "real"
+    """The rewards that can occur: "real", "positive", "nonnegative", "count" or "binary"."""
 
     def __str__(self) -> str:
         arms = arm_count(self)

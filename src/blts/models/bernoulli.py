@@ -49,6 +49,7 @@ class Bernoulli(Described):
     b: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Bernoulli rewards"
+    support: ClassVar[str] = "binary"
 
     def check(self):
         arm_count(self)

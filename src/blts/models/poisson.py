@@ -28,6 +28,7 @@ class Poisson(Described):
     b: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Poisson rewards"
+    support: ClassVar[str] = "count"
 
     def check(self):
         arm_count(self)

@@ -31,6 +31,7 @@ class Gamma(Described):
     b: Numbers = array(default=1.0)
     dim: ClassVar[int] = 1
     noun: ClassVar[str] = "Gamma rewards"
+    support: ClassVar[str] = "positive"
 
     def check(self):
         arm_count(self)
@@ -118,6 +119,7 @@ class LogNormal(NormalInverseGammaPrior):
     a: Numbers = array(default=10.0)
     b: Numbers = array(default=10.0)
     noun: ClassVar[str] = "log-normal rewards"
+    support: ClassVar[str] = "positive"
 
     def log_likelihood(self, theta, row):
         log_reward = jnp.log(row.reward)
@@ -164,6 +166,7 @@ class ZeroInflatedLogNormal(Described):
     b: Numbers = array(default=10.0)
     dim: ClassVar[int] = 3
     noun: ClassVar[str] = "rewards that are zero or log-normal"
+    support: ClassVar[str] = "nonnegative"
 
     def check(self):
         arm_count(self)

@@ -1,0 +1,190 @@
+"""The tables, and how a database of one version becomes one of the next.
+
+Four tables are a ledger and are only ever added to: `decisions`, `rewards`, `policies`, `audit`. The database itself
+refuses to change or delete their rows. What `experiments` and `arms` hold besides can be computed from them again, and
+`verify` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from ..errors import StoreError
+
+metadata = sa.MetaData()
+BigInteger = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # only INTEGER is a row id in SQLite
+
+version = sa.Table("blts_schema", metadata, sa.Column("version", sa.Integer, nullable=False))
+
+experiments = sa.Table(
+    "blts_experiments",
+    metadata,
+    sa.Column("id", BigInteger, primary_key=True),
+    sa.Column("name", sa.Text, nullable=False, unique=True),
+    sa.Column("code", sa.Text, nullable=False, unique=True),  # what decision ids begin with
+    sa.Column("spec", sa.Text, nullable=False),
+    sa.Column("created_at", sa.Double, nullable=False),
+    # What runs on; a fold over the ledger.
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),  # of the last entry of the ledger
+    sa.Column("t", sa.BigInteger, nullable=False),  # decisions made
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("began", sa.BigInteger, nullable=False),  # decisions made before this batch
+    sa.Column("due", sa.Boolean, nullable=False),  # the batch is closed and its rewards are awaited
+    sa.Column("awaited", sa.BigInteger, nullable=False),  # decisions of this batch without a reward
+    sa.Column("version", sa.BigInteger, nullable=False),  # of the policy in use
+    sa.Column("versions", sa.BigInteger, nullable=False),  # policies written, those kept out of use too
+    sa.Column("clock", sa.Text, nullable=False),  # plays of the active arms, and the batching's state
+)
+
+arms = sa.Table(
+    "blts_arms",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("arm", sa.Integer, primary_key=True),
+    sa.Column("label", sa.Text, nullable=False),
+    sa.Column("metadata", sa.Text, nullable=False),
+    sa.Column("options", sa.Text, nullable=False),
+    sa.Column("added", sa.BigInteger, nullable=False),  # the policy version that it came with
+    sa.Column("retired", sa.BigInteger),  # and the one that it went with
+    sa.UniqueConstraint("experiment", "label"),
+)
+
+vectors = sa.Table(
+    "blts_vectors",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("vector", sa.Text, primary_key=True),  # a digest of the probabilities
+    sa.Column("probabilities", sa.Text, nullable=False),  # one for each arm there had been
+)
+
+decisions = sa.Table(
+    "blts_decisions",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("t", sa.BigInteger, primary_key=True),
+    sa.Column("arm", sa.Integer, nullable=False),
+    sa.Column("batch", sa.BigInteger, nullable=False),
+    sa.Column("policy", sa.BigInteger, nullable=False),
+    sa.Column("vector", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False),  # of the ask in the ledger
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+rewards = sa.Table(
+    "blts_rewards",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("position", sa.BigInteger, primary_key=True),
+    sa.Column("t", sa.BigInteger, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # told, corrected, aggregate, default, missing, cancelled
+    sa.Column("reward", sa.Double),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Index("blts_rewards_of", "experiment", "t", "position"),
+)
+
+requests = sa.Table(
+    "blts_requests",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("request", sa.Text, primary_key=True),
+    sa.Column("what", sa.Text, nullable=False),  # what was asked, to refuse the same id for something else
+    sa.Column("answer", sa.Text, nullable=False),
+)
+
+policies = sa.Table(
+    "blts_policies",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),  # start, refresh, arms
+    sa.Column("batch", sa.BigInteger, nullable=False),  # the batch it closed
+    sa.Column("t", sa.BigInteger, nullable=False),  # decisions made before it
+    sa.Column("position", sa.BigInteger, nullable=False),  # in the ledger
+    sa.Column("watermark", sa.BigInteger, nullable=False),  # it has seen the ledger up to here
+    sa.Column("in_use", sa.Boolean, nullable=False),
+    sa.Column("failings", sa.Text, nullable=False),
+    sa.Column("arms", sa.Text, nullable=False),  # the active ones
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("law", sa.Text, nullable=False),
+    sa.Column("by_law", sa.Boolean, nullable=False),
+    sa.Column("data", sa.Text, nullable=False),  # a digest of the rewards it learned from
+    sa.Column("about", sa.Text, nullable=False),  # θ and n of each arm, settings, seed, diagnostics, versions of libraries
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+audit = sa.Table(
+    "blts_audit",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("position", sa.BigInteger, primary_key=True),
+    sa.Column("what", sa.Text, nullable=False),
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+LEDGER = (decisions, rewards, policies, audit, requests, vectors)
+
+
+def _first_tables(connection: sa.Connection) -> None:
+    metadata.create_all(connection)
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(
+            "CREATE FUNCTION blts_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$"
+        )
+    for table in LEDGER:
+        for action in ("UPDATE", "DELETE"):
+            name = f"{table.name}_no_{action.lower()}"
+            if connection.dialect.name == "postgresql":
+                body = "FOR EACH ROW EXECUTE FUNCTION blts_refuse()"
+            else:
+                body = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {action} ON {table.name} {body}")
+
+
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_first_tables,)
+"""Step i brings a database from version i to i + 1. A released step is never changed; a new one is added below it."""
+
+LOCK = 5_273_811  # any number that nobody else takes: what PostgreSQL serialises migrations by
+
+
+def current() -> int:
+    return len(MIGRATIONS)
+
+
+def found(connection: sa.Connection) -> int:
+    """The version of a database; 0 where there are no tables of ours."""
+    if not sa.inspect(connection).has_table(version.name):
+        return 0
+    number = connection.execute(sa.select(version.c.version)).scalar()
+    return 0 if number is None else number
+
+
+def check(number: int) -> None:
+    """Refuse a database that another version of blts wrote."""
+    if number > current():
+        raise StoreError(f"This database has schema version {number} and this blts knows {current()}; install a newer blts.")
+    if 0 < number < current():
+        raise StoreError(
+            f"This database has schema version {number} and this blts needs {current()}; "
+            "back it up, then run: blts experiment migrate."
+        )
+
+
+def migrate(connection: sa.Connection) -> tuple[int, int]:
+    """Bring a database to the current version, inside the caller's transaction; the versions before and after."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+    before = found(connection)
+    if before > current():
+        check(before)
+    for step in MIGRATIONS[before:]:
+        step(connection)
+    if before < current():
+        connection.execute(sa.delete(version))
+        connection.execute(sa.insert(version).values(version=current()))
+    return before, current()
