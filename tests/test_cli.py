@@ -102,7 +102,7 @@ def test_list_shows_everything_registered():
         assert all(name in words for name in names)
     assert set(AGENTS) <= {item["name"] for item in found["agents"]}
     assert set(SCHEMES) <= {item["name"] for item in found["batching"]}
-    assert {item["name"] for item in found["priors"]} == {"informative", "uninformative", "uniform", "sparse", "own"}
+    assert {item["name"] for item in found["priors"]} == {"informative", "uninformative", "gaussian", "uniform", "sparse", "own"}
 
 
 def test_methods_name_registered_parts():

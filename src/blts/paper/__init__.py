@@ -45,5 +45,5 @@ def study(name: str) -> Study:
     return dataclasses.replace(parse(text, name), printed=printed(NUMBERS_OF.get(name, name)))
 
 
-NUMBERS_OF = {"db-psrl": "riverswim", "tradeoff": "gaussian"}
+NUMBERS_OF = {"db-psrl": "riverswim"}
 """Studies that stand beside the numbers of another."""
