@@ -52,7 +52,7 @@ def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, batches: np.ndarr
 
     m depends on what came before the batch alone, so every term is unbiased whatever m is, and the better m is, the
     smaller the variance. (Weights √p_t(a), as in Hadad et al. 2021, make narrower intervals, and were biased at a
-    thousand decisions: 94 % of them covered.)
+    thousand decisions; DESIGN.md has the numbers.)
     """
     return _mean(augmented(arms, rewards, p, batches), p > 0)
 
