@@ -25,7 +25,7 @@ class UnknownName(BltsError, LookupError):
 
 
 class StoreError(BltsError):
-    """A database that cannot be reached, or that another version of blts wrote."""
+    """A database or folder that cannot be reached, read or written, or that another version of blts wrote."""
 
 
 class MemoryNeeded(BltsError, MemoryError):

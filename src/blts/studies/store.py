@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import BltsError
+from ..errors import StoreError
 from .spec import Cell, Study
 
 MAGIC = b"blts cell 1\n"
@@ -23,10 +23,6 @@ MARK, HEADING = "blts.json", "run.json"
 FORMAT = 1
 WRITING = f".writing-{platform.node()}-"
 """Files that are being written, and by whom."""
-
-
-class StoreError(BltsError):
-    """A folder of results that cannot be used, or a disk that cannot be written."""
 
 
 class Corrupt(StoreError):
