@@ -108,8 +108,9 @@ def render(kind: Kind, csv: str) -> tuple[bytes, float]:
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
         figure = kind.draw(from_csv(csv))
         content = io.BytesIO()
-        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None})
-        return PATH.sub(_rounded, content.getvalue()), float(figure.get_figwidth())
+        whole = figure.get_tightbbox().padded(0.06)  # labels beside the last panel may reach beyond the figure
+        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches=whole)
+        return PATH.sub(_rounded, content.getvalue()), float(whole.width)
 
 
 PATH = re.compile(rb' d="M[^"]*"')

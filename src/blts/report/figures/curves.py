@@ -48,7 +48,7 @@ def draw(rows: Rows) -> Figure:
                 ax.plot(t, mean, color=look[label].colour, linestyle=look[label].dash, linewidth=1.5)
                 ends.append((label, t[-1], min(mean[-1], limit)))
                 if mean[-1] > limit:
-                    words[label] = f"{label} ↑ {mean[-1]:.3g}"
+                    words[label] = f"{label} ↑ {mean[-1]:.0f}" if mean[-1] >= 100 else f"{label} ↑ {mean[-1]:.3g}"
             ax.set_xscale(scale)
             times = column(found, "time")
             ax.set_xlim((0 if scale == "linear" else min(times)), max(times))
