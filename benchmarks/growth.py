@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from rich import box
 from rich.table import Table
 
@@ -19,14 +18,12 @@ ROUNDS = 3
 
 def contestant(agent: str, *, horizon: int, replications: int, arms: int) -> Contestant:
     """The paper's Gaussian bandit with its informative prior, for any number of arms, under dynamic batches."""
-    from blts import Bandit, DoublingCounts, Gaussian, registry, simulate
+    from blts import condition, simulate
 
-    env = Bandit.with_means(Gaussian(sd=0.5), np.linspace(1, 20, arms))
-    model = Gaussian(prior_mean=np.linspace(14, 20, arms), prior_sd=0.375**-0.5, sd=0.5)
-    player = registry.build("agent", agent, model, arms, horizon)
+    case = condition("gaussian", agent, "dynamic", "informative", horizon, options={"arms": arms})
 
     def run(seed: int) -> Outcome:
-        trace = simulate(seed, env, player, DoublingCounts(), horizon=horizon, replications=replications)
+        trace = simulate(seed, case.env, case.agent, case.batching, horizon=horizon, replications=replications)
         return Outcome(trace.final_regret, trace.batches)
 
     return Contestant(agent, run, horizon * replications, compiles=True)
