@@ -323,6 +323,7 @@ def test_what_the_parser_refuses_has_code_two(arguments, capsys):
 def test_the_paper_command_refuses(capsys, tmp_path):
     assert "Did you mean 'laplace'?" in refused(capsys, "paper", "--only", "laplac")
     assert "replications must be ≥ 2" in refused(capsys, "paper", "--replications", "1", "--out", str(tmp_path))
+    assert "--quick has 40 replications" in refused(capsys, "paper", "--quick", "--replications", "10", "--out", str(tmp_path))
     (tmp_path / "file").write_text("")
     assert "give another --out" in refused(capsys, "paper", "--out", str(tmp_path / "file"))
 

@@ -399,7 +399,6 @@ def counts_of(batching: str, **options):
 def test_the_lemma_holds_for_dynamic_batching():
     arrays, about = counts_of("dynamic")
     assert (arrays["least"] == 0.5).all()  # reached: an arm's second play, with one reward seen
-    assert arrays["above"].all()
     assert ((arrays["mean"] > 0.5) & (arrays["mean"] < 1)).all()
     assert (about["batches_bound"], about["batches_sharp"]) == (theory.batches_bound(15, 120), theory.batches_sharp(15, 120))
     assert arrays["batches"].max() <= about["batches_sharp"] <= about["batches_bound"]
@@ -407,7 +406,7 @@ def test_the_lemma_holds_for_dynamic_batching():
 
 def lemma_fails(batching: str, **options) -> bool:
     arrays, _ = counts_of(batching, **options)
-    return bool((arrays["least"] < 0.5).all() and arrays["above"].all())
+    return bool((arrays["least"] < 0.5).all())
 
 
 def test_the_lemma_fails_for_static_batching():

@@ -31,6 +31,8 @@ def command(
 
     if replications < 2:
         raise ConfigError(f"replications must be ≥ 2, so that there is a spread to report; got {replications}.")
+    if quick and replications != FULL:
+        raise ConfigError(f"--quick has {QUICK} replications; leave it or --replications out.")
     if seed < 0:
         raise ConfigError(f"seed must be a whole number ≥ 0; got {seed}.")
     factor = (QUICK if quick else replications) / FULL

@@ -82,7 +82,11 @@ def report(
             text = into.read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{into} cannot be read ({error.strerror}).") from None
-        into.write_text(insert(text, tables_of(outcomes_of(store))), encoding="utf-8")
+        renewed = insert(text, tables_of(outcomes_of(store)))
+        try:
+            into.write_text(renewed, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{into} cannot be written ({error.strerror}).") from None
     typer.echo(f"{store.folder / 'index.html'}")
 
 
@@ -177,10 +181,12 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     from ..compilation import keep_programs
+    from ..report import check_libraries
     from ..report.figures import kind
     from ..studies import Store, check_engine
     from ..studies import run as run_studies
 
+    check_libraries()
     for study in studies:
         for name in study.figures:
             kind(name)

@@ -3,6 +3,7 @@
 from .markdown import insert as insert
 from .markdown import markdown_table as markdown_table
 from .outcome import Outcome as Outcome
+from .writing import check_libraries as check_libraries
 from .writing import outcomes_of as outcomes_of
 from .writing import tables_of as tables_of
 from .writing import write as write

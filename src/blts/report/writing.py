@@ -33,9 +33,7 @@ def write(folder: pathlib.Path | str, *, title: str = "", lead: str = "", order:
 
     Studies come in the given order of names, then as the store has them. A folder of which cells are missing is refused.
     """
-    for library in ("matplotlib", "jinja2"):
-        if importlib.util.find_spec(library) is None:
-            raise needed(library)
+    check_libraries()
     title = title or TITLE
     store = Store.open(folder)
     inputs = inputs_of(store, title, lead, order)
@@ -60,6 +58,13 @@ def write(folder: pathlib.Path | str, *, title: str = "", lead: str = "", order:
                 path.unlink()  # of a study that is no longer here
     store.write(WRITTEN, strict({"inputs": inputs, "files": {name: _digest(store, name) for name in files}}))
     return [store.folder / name for name in files]
+
+
+def check_libraries() -> None:
+    """What a report is drawn and written with."""
+    for library in ("matplotlib", "jinja2"):
+        if importlib.util.find_spec(library) is None:
+            raise needed(library)
 
 
 def inputs_of(store: Store, *words: object) -> str:

@@ -51,8 +51,16 @@ def plan_file(path: pathlib.Path | str) -> list[Study]:
             where = f", line {line_of_condition(text, error.number, str(error))}" if text else ""
             raise ConfigError(f"{path}{where}: {error}") from None
         except BltsError as error:
-            raise ConfigError(f"{path}: {error}") from None
+            text = "" if pathlib.Path(path).suffix == ".py" else _text(pathlib.Path(path))
+            raise ConfigError(f"{path}{_where(text, str(error))}: {error}") from None
     return planned
+
+
+def _where(text: str, message: str) -> str:
+    """The first line that has the word which a message quotes."""
+    quoted = re.search(r"'([^']+)'", message)
+    lines = [i for i, line in enumerate(text.splitlines(), 1) if quoted and quoted[1] in line]
+    return f", line {lines[0]}" if lines else ""
 
 
 def load_source(path: str) -> dict[str, Any]:

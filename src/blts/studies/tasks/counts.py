@@ -26,8 +26,8 @@ class Counts:
     >>> task = registry.build("task", "counts")
     >>> condition = task.normal({"env": "gaussian", "agent": "ucb1", "batching": "dynamic", "horizon": 100})
     >>> arrays, about = task.run(condition, seed=0, first=0, replications=10)
-    >>> float(arrays["least"].min()), bool(arrays["above"].all()), int(arrays["batches"].max()) <= about["batches_sharp"]
-    (0.5, True, True)
+    >>> float(arrays["least"].min()), int(arrays["batches"].max()) <= about["batches_sharp"]
+    (0.5, True)
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("least", "mean", "batches")
@@ -57,7 +57,6 @@ class Counts:
         arrays = {
             "least": np.array([x.min() for x in found]),
             "mean": np.array([x.mean() for x in found]),
-            "above": np.array([bool((x <= 1).all()) for x in found]),
             "batches": trace.batches,
         }
         about = {
