@@ -51,7 +51,7 @@ def condition(
     given = dict(options or {})
     if batch_size is not None:
         given["size"] = batch_size
-    chosen = _sorted_options(entries, given)
+    chosen = sorted_options(entries, given, ("agent", "batching", "environment"))
 
     problem: Problem = entries["environment"].build(**chosen["environment"])
     _check_world(entries["agent"], problem, env)
@@ -72,14 +72,16 @@ def condition(
     )
 
 
-def _sorted_options(entries: dict[str, registry.Entry], options: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Each option under the part that has it; the agent comes first, then the batching scheme, then the environment."""
+def sorted_options(
+    entries: dict[str, registry.Entry], options: dict[str, Any], order: tuple[str, ...] = ()
+) -> dict[str, dict[str, Any]]:
+    """Each option under the part that has it, the first in `order` (by default that of the entries)."""
+    kinds = order or tuple(entries)
     chosen: dict[str, dict[str, Any]] = {kind: {} for kind in entries}
     for name, value in options.items():
-        owner = next((kind for kind in ("agent", "batching", "environment") if name in entries[kind].options()), None)
+        owner = next((kind for kind in kinds if name in entries[kind].options()), None)
         if owner is None:
-            known = {option: kind for kind in ("agent", "batching", "environment") for option in entries[kind].options()}
-            near = difflib.get_close_matches(name, known, n=1)
+            near = difflib.get_close_matches(name, [option for kind in kinds for option in entries[kind].options()], n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             have = "; ".join(f"the {kind} {e.name!r} has {', '.join(e.options()) or 'none'}" for kind, e in entries.items())
             raise ConfigError(f"There is no option {name!r}.{hint} Options: {have}.")

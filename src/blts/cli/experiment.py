@@ -135,6 +135,7 @@ def create(
 
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
     """Each `--set` under the part that has an option of that name."""
+    from ..catalogue.condition import sorted_options
     from ..live.spec import BATCHINGS, EXTERNAL, SAMPLERS
     from ..registry import find
     from .simulate import options_of
@@ -146,14 +147,8 @@ def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
     }
     if names["batching"] != EXTERNAL:
         entries["batching"] = find("batching", BATCHINGS.get(names["batching"], names["batching"]))
-    out: dict[str, Any] = {kind: {"name": name} for kind, name in parts.items()}
-    for option, value in options_of(pairs).items():
-        owner = next((kind for kind, entry in entries.items() if option in entry.options()), None)
-        if owner is None:
-            have = "; ".join(f"the {kind} {e.name!r} has {', '.join(e.options()) or 'none'}" for kind, e in entries.items())
-            raise ConfigError(f"There is no option {option!r}. Options: {have}.")
-        out.setdefault(owner, {"name": names[owner]})[option] = value
-    return out
+    chosen = sorted_options(entries, options_of(pairs))
+    return {kind: {"name": names[kind], **chosen.get(kind, {})} for kind in names if kind in parts or chosen.get(kind)}
 
 
 @app.command("list")
