@@ -1,13 +1,14 @@
 """Random numbers by index: JAX's threefry keys, with the generator unrolled so that XLA fuses it on a CPU.
 
 The bits are those of `jax.random` with its default generator (a test compares them), so `split` and `fold_in` are the
-ordinary ones. On two CPU cores this gives four times the bits, and the fused Box–Muller below nine times the normals.
+ordinary ones; only the second of two rounds that share their normals has bits of its own. On two CPU cores this gives four times the bits, and the fused Box–Muller below nine times the normals.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,20 +21,35 @@ from .errors import ConfigError
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 2011)
+_WORDS = 5
+"""A key is two words for the generator, two for where its blocks begin, and which half of its normals are meant."""
 
 
-def _threefry(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
-    """Threefry-2x32 with 20 rounds on the counter block (0, counter)."""
-    k0, k1 = (lax.index_in_dim(key, i, keepdims=False) for i in (0, 1))
+def _threefry(k0: Array, k1: Array, x0: Array | np.uint32, x1: Array | np.uint32) -> tuple[Array, Array]:
+    """Threefry-2x32 with 20 rounds on the counter block (x0, x1)."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
-    x0, x1 = jnp.zeros_like(counter) + k0, counter + k1
+    x0, x1 = x0 + k0, x1 + k1
     for i in range(5):
         for r in _ROTATIONS[i % 2]:
             x0 = x0 + x1
             x1 = x0 ^ ((x1 << np.uint32(r)) | (x1 >> np.uint32(32 - r)))
         x0 = x0 + schedule[(i + 1) % 3]
         x1 = x1 + schedule[(i + 2) % 3] + np.uint32(i + 1)
-    return x0, x1
+    return x0, x1  # type: ignore[return-value]
+
+
+def _words(key: Array) -> list[Array]:
+    return [lax.index_in_dim(key, i, keepdims=False) for i in range(_WORDS)]
+
+
+def _block(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
+    """The words of block `counter`; the other half has blocks of its own."""
+    k0, k1, x0, x1, half = _words(key)
+    return _threefry(k0, k1, x0 + jnp.zeros_like(counter), x1 + (half << np.uint32(31)) + counter)
+
+
+def _key(words: tuple[Array, Array]) -> Array:
+    return jnp.stack([*words, *[jnp.zeros_like(words[0])] * (_WORDS - 2)], axis=-1)
 
 
 def _counters(shape: tuple[int, ...]) -> Array:
@@ -42,29 +58,28 @@ def _counters(shape: tuple[int, ...]) -> Array:
 
 def _seed(seed: Array) -> Array:
     high = lax.shift_right_logical(seed, lax.full_like(seed, 32)) if seed.dtype.itemsize > 4 else lax.full_like(seed, 0)
-    return jnp.stack([high.astype(jnp.uint32), seed.astype(jnp.uint32)])
+    return _key((high.astype(jnp.uint32), seed.astype(jnp.uint32)))
 
 
 def _split(key: Array, shape: tuple[int, ...]) -> Array:
-    return jnp.stack(_threefry(key, _counters(shape)), axis=-1)
+    return _key(_block(key, _counters(shape)))
 
 
 def _fold_in(key: Array, data: Array | int) -> Array:
-    return jnp.stack(_threefry(key, jnp.asarray(data, jnp.uint32)))
+    return _key(_block(key, jnp.asarray(data, jnp.uint32)))
 
 
 def _bits(key: Array, width: int, shape: tuple[int, ...]) -> Array:
+    high, low = _block(key, _counters(shape))
     if width > 32:
-        high, low = _threefry(key, _counters(shape))
         return (high.astype(jnp.uint64) << np.uint64(32)) | low.astype(jnp.uint64)
-    high, low = _threefry(key, _counters(shape))
     return (high ^ low).astype(jnp.dtype(f"uint{width}"))
 
 
 @cache
 def _implementation():
     return extend.define_prng_impl(
-        key_shape=(2,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="blts_threefry", tag="blts"
+        key_shape=(_WORDS,), seed=_seed, split=_split, random_bits=_bits, fold_in=_fold_in, name="blts_threefry", tag="blts"
     )  # type: ignore[arg-type]
 
 
@@ -77,9 +92,9 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
     words = seed
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(seed)
-    if not (isinstance(words, jax.Array) and words.shape == (2,) and words.dtype == jnp.uint32):
+    if not (isinstance(words, jax.Array) and words.shape in ((2,), (_WORDS,)) and words.dtype == jnp.uint32):
         raise ConfigError(f"A key must be a whole number or come from jax.random.key(seed); got {seed!r}.")
-    return jax.random.wrap_key_data(words, impl=_implementation())
+    return jax.random.wrap_key_data(jnp.zeros(_WORDS, jnp.uint32).at[: words.size].set(words), impl=_implementation())
 
 
 def _unit(word: Array) -> Float[Array, "..."]:
@@ -94,32 +109,70 @@ def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
 
 def uniform_pair(key: PRNGKey, counter: Int[Array, ""] | int) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Two uniform numbers in [0, 1), those of block `counter` of the key's stream."""
-    words = _threefry(jax.random.key_data(key), jnp.asarray(counter, jnp.uint32))
+    words = _block(jax.random.key_data(key), jnp.asarray(counter, jnp.uint32))
     return tuple((word >> np.uint32(8)).astype(jnp.int32).astype(float) * 2.0**-24 for word in words)  # type: ignore[return-value]
 
 
-# Taylor coefficients of cos(2πu) in u²; nine terms leave 5e-7 on |u| ≤ 1/2, which is float32's own rounding.
+# Taylor coefficients of cos(2πu) and sin(2πu)/u in u²; nine terms leave 5e-7 on |u| ≤ 1/2, which is float32's own rounding.
 _COSINE = tuple((-1) ** k * (2 * math.pi) ** (2 * k) / math.factorial(2 * k) for k in range(9))
+_SINE = tuple((-1) ** k * (2 * math.pi) ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(9))
 
 
-def _box_muller(radius: Array, angle: Array) -> Float[Array, "..."]:
+def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
+    value: Any = jnp.float32(coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        value = value * x + jnp.float32(coefficient)
+    return value
+
+
+def _box_muller(radius: Array, angle: Array) -> Array:
+    """A point in the plane with two Gaussian coordinates, as one complex number: two arrays would be computed apart."""
     turn = lax.bitcast_convert_type(angle, jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)  # in [-1/2, 1/2)
-    square, cosine = turn * turn, jnp.float32(_COSINE[-1])
-    for coefficient in _COSINE[-2::-1]:
-        cosine = cosine * square + jnp.float32(coefficient)
-    return (jnp.sqrt(-2 * jnp.log(_unit(radius))) * cosine).astype(float)
+    r, square = jnp.sqrt(-2 * jnp.log(_unit(radius))), turn * turn
+    return lax.complex(r * _polynomial(_COSINE, square), r * turn * _polynomial(_SINE, square))
 
 
 def normal(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
     """Standard normals by Box–Muller: one generator block a number, no table, no branch, one fused kernel.
 
-    The largest value it can give is 6.66, which a float32 normal exceeds once in 4·10¹⁰ draws.
+    A block gives two normals: two rounds that follow each other share blocks and take one half each (`round_key`). The
+    largest value is 6.66, which a float32 normal exceeds once in 4·10¹⁰ draws.
     """
-    return _box_muller(*_threefry(jax.random.key_data(key), _counters(shape)))
+    k0, k1, x0, x1, half = _words(jax.random.key_data(key))
+    counters = _counters(shape)
+    point = _box_muller(*_threefry(k0, k1, x0 + jnp.zeros_like(counters), x1 + counters))
+    return jnp.where(half == 0, point.real, point.imag).astype(float)
 
 
 split = jax.random.split
 fold_in = jax.random.fold_in
+
+ENV, ACT, OBSERVE = (purpose << 26 for purpose in (1, 2, 3))
+"""Where the blocks of each purpose begin: there is room for 2²⁶, and none is block 0 or 2³² - 1, the only ones of a
+replication's own key that are used otherwise."""
+
+
+class Round(NamedTuple):
+    """A round's number as a pair of rounds, and which of the two it is."""
+
+    pair: Int[Array, ""]
+    half: Int[Array, ""]
+
+    @staticmethod
+    def of(t: Int[Array, ""] | int) -> Round:
+        return Round(jnp.asarray(t) // 2, jnp.asarray(t) % 2)
+
+    @property
+    def t(self) -> Int[Array, ""]:
+        return 2 * self.pair + self.half
+
+
+def round_key(key: PRNGKey, round: Round, purpose: int) -> PRNGKey:
+    """A replication's key for one purpose in a round: its blocks (pair, purpose + i), without a key in between."""
+    k0, k1, *_ = _words(jax.random.key_data(key))
+    words = k0, k1, round.pair, jnp.full_like(k0, purpose), round.half
+    data = jnp.concatenate([word.astype(jnp.uint32).reshape(1) for word in words])
+    return jax.random.wrap_key_data(data, impl=jax.random.key_impl(key))
 
 
 _TRIES = 8  # Marsaglia and Tsang's rejection takes a proposal with probability > 0.95: eight fail once in 4·10¹⁰
@@ -136,17 +189,21 @@ def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
     d = jnp.where(small, a + 1, a) - 1 / 3
     taken, log_v_taken = jnp.zeros((), bool), jnp.zeros(())
     for k in range(_TRIES):
-        x = _box_muller(*_threefry(words, np.uint32(2 * k)))
-        log_u = jnp.log(_unit(_threefry(words, np.uint32(2 * k + 1))[0]))
+        x = _box_muller(*_block(words, np.uint32(2 * k))).real
+        log_u = jnp.log(_unit(_block(words, np.uint32(2 * k + 1))[0]))
         root = 1 + x / jnp.sqrt(9 * d)
         log_v = 3 * jnp.log(jnp.where(root > 0, root, 1.0))
         accepted = (root > 0) & (log_u < 0.5 * x * x + d * (1 - jnp.exp(log_v) + log_v))
         log_v_taken = jnp.where(taken, log_v_taken, log_v)
         taken = taken | accepted
-    boost = jnp.log(_unit(_threefry(words, np.uint32(2 * _TRIES))[0])) / jnp.where(small, a, 1.0)
+    boost = jnp.log(_unit(_block(words, np.uint32(2 * _TRIES))[0])) / jnp.where(small, a, 1.0)
     return jnp.log(d) + log_v_taken + jnp.where(small, boost, 0.0)
 
 
 def stock(key: PRNGKey) -> PRNGKey:
     """The same key for the few functions of `jax.random`, such as `poisson`, that insist on JAX's own generator."""
-    return jax.random.wrap_key_data(jax.random.key_data(key), impl="threefry2x32")
+    data = jax.random.key_data(key)
+    k0, k1, *place = _words(data)
+    own = jnp.any(jnp.stack(place) != 0)  # a round's key: the generator's words belong to the whole replication
+    words = [jnp.where(own, new, old) for new, old in zip(_block(data, np.uint32(2**26 - 1)), (k0, k1), strict=True)]
+    return jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")

@@ -62,11 +62,21 @@ def count(counts: Int[Array, " actions"], action: Int[Array, ""], live: Bool[Arr
     return counts + ((jnp.arange(counts.shape[0]) == action) & live)
 
 
-def where(mask: Bool[Array, " lanes"], new: Tree, old: Tree) -> Tree:
-    """`new` in the lanes of the mask, `old` elsewhere, for every array of two trees with a leading lane axis."""
+FEW = 64  # entries up to which looking at all of them beats XLA's gather on a CPU
 
-    def choose(a, b):
-        # What a step handed on untouched, such as the world that a replication lives in, need not be copied.
-        return a if a is b else jnp.where(mask.reshape(mask.shape + (1,) * (jnp.ndim(a) - mask.ndim)), a, b)
 
-    return jax.tree.map(choose, new, old)
+def pick(values: Array, index: Int[Array, ""]) -> Array:
+    """`values[index]`, by comparison where there are few."""
+    values = jnp.asarray(values)
+    if not 1 <= values.shape[0] <= FEW:
+        return values[index]
+    mine = (jnp.arange(values.shape[0]) == index).reshape(-1, *[1] * (values.ndim - 1))
+    if values.dtype == bool:
+        return jnp.any(mine & values, 0)
+    return jnp.sum(jnp.where(mine, values, jnp.zeros((), values.dtype)), 0, dtype=values.dtype)
+
+
+def where(mask: Bool[Array, ""], new: Tree, old: Tree) -> Tree:
+    """`new` where the mask is true, `old` elsewhere, for every array of two trees."""
+    # What a step handed on untouched, such as the world that a replication lives in, need not be copied.
+    return jax.tree.map(lambda a, b: a if a is b else jnp.where(mask, a, b), new, old)

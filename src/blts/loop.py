@@ -1,12 +1,17 @@
 """The one loop: every agent in every environment under every batching scheme, many replications at once.
 
-Replications are an explicit axis and need not be in the same round. One that has closed its batch waits; when enough
-rounds were lost to waiting, or nobody can play on, all who wait learn together. Under `vmap` a
-per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for the longest
-batch. Agents whose learning is cheap (`incremental`) learn round by round instead.
+`play` is one round of one replication, and the loop runs it in all replications, which are lanes (see `_lanes`). There are two
+ways to go through the rounds:
 
-Keys come from indices, never from a carried key: replication key = fold_in(root, replication), round keys =
-split(fold_in(replication key, t)). So chunked = whole, and a lane's schedule cannot change its numbers.
+- agents whose learning is cheap (`incremental`) learn as part of the round, and all lanes are in the same round (`_together`).
+  What many rounds draw at random is then drawn at once, ahead of them;
+- others wait when their batch is closed until enough have gathered, and a block of those furthest behind learns (`_in_turns`).
+  Under `vmap` a per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for
+  the longest batch.
+
+Keys come from indices, never from a carried key: replication key = fold_in(root, replication), and the round's keys for the
+environment, for acting and for learning are the generator's blocks (purpose, t) under it. So chunked = whole, and a lane's
+schedule cannot change its numbers.
 """
 
 from __future__ import annotations
@@ -18,11 +23,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import _random
-from ._typing import Array, Bool, Float, Info, Int, Key, Played, Row, Tree
+from . import _lanes, _random
+from ._random import ACT, ENV, OBSERVE, Round, round_key
+from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
 from .history import count, where
 
-PATIENCE = 25  # rounds of all lanes that may be lost to waiting before those that wait learn
+AHEAD = 8  # pairs of rounds whose random numbers are drawn at once: enough for long vectors, few enough to stay in the cache
+BLOCK = 128  # lanes that learn together
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
 
 
@@ -43,17 +50,11 @@ class Diagnostics(NamedTuple):
     """Largest of any refresh: what a plan may lose a round in the model it was made for."""
 
     @staticmethod
-    def start(replications: int) -> Diagnostics:
-        fill = lambda value: jnp.full(replications, value, float)  # noqa: E731
-        return Diagnostics(
-            jnp.zeros(replications, int),
-            jnp.ones(replications, bool),
-            fill(0),
-            fill(jnp.inf),
-            fill(-jnp.inf),
-            fill(0),
-            fill(-jnp.inf),
-        )
+    def start() -> Diagnostics:
+        """Of one replication."""
+        number = lambda value: jnp.asarray(value, float)  # noqa: E731
+        limits = number(jnp.inf), number(-jnp.inf)
+        return Diagnostics(jnp.zeros((), int), jnp.ones((), bool), number(0), *limits, number(0), limits[1])
 
     def plus(self, info: Info) -> Diagnostics:
         k = self.refreshes + 1
@@ -86,21 +87,28 @@ class Record(NamedTuple):
     diagnostics: Diagnostics
 
 
-class Lanes(NamedTuple):
-    """The state of all replications; every field has the replications in front."""
+class Lane(NamedTuple):
+    """The state of one replication."""
 
-    t: Int[Array, " replications"]
     env: Tree
     obs: Tree
     agent: Tree
     history: Tree
     batching: Tree
-    due: Bool[Array, " replications"]
-    idle: Int[Array, ""]
-    """Rounds that lanes have waited since all had learned."""
-    total: Float[Array, " replications"]
-    point: Int[Array, " replications"]
-    record: Record
+    plays: Int[Array, " actions"]
+    batches: Int[Array, ""]
+    regret: Float[Array, ""]
+    reward: Float[Array, ""]
+    best: Float[Array, ""]
+    diagnostics: Diagnostics
+
+
+class Written(NamedTuple):
+    """What is written down round by round, with the lanes last; see `Record`."""
+
+    regret: Float[Array, "points lanes"]
+    ends: Int[Array, "batches lanes"]
+    actions: Array
 
 
 def run(
@@ -117,53 +125,41 @@ def run(
 ) -> Record:
     """All rounds of `replications` runs, numbered from `first`."""
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
-    lanes = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
-    play = partial(play_round, keys, env, agent, batching, times, horizon)
-    patience = 0 if agent.incremental else PATIENCE * replications
+    lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
+    go = _together if agent.incremental else _in_turns
+    lane, written = go(keys, env, agent, batching, times, horizon, lanes, written)
+    first_axis = lambda x: jnp.moveaxis(x, -1, 0)  # noqa: E731
+    ends = jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0)
+    return Record(
+        regret=first_axis(written.regret),
+        ends=first_axis(ends),
+        actions=first_axis(written.actions),
+        plays=first_axis(lane.plays),
+        batches=lane.batches,
+        reward=lane.reward / horizon,
+        best=lane.best / horizon,
+        diagnostics=lane.diagnostics,
+    )
 
-    def someone_plays(lanes: Lanes) -> Array:
-        return jnp.any(~lanes.due & (lanes.t < horizon)) & (~jnp.any(lanes.due) | (lanes.idle < patience))
 
-    def turn(lanes: Lanes) -> Lanes:
-        lanes = lax.while_loop(someone_plays, play, lanes)
-        return lax.cond(jnp.any(lanes.due), partial(learn, keys, agent), lambda same: same, lanes)
-
-    lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), turn, lanes)
-    record = lanes.record
-    return record._replace(reward=record.reward / horizon, best=record.best / horizon)
-
-
-def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions: bool) -> Lanes:
+def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions: bool) -> tuple[Lane, Written]:
     R = keys.shape[0]
-    key_env, key_agent = jnp.moveaxis(jax.vmap(lambda k: _random.split(_random.fold_in(k, 0)))(keys), 1, 0)
-    env_state, obs = jax.vmap(env.reset)(key_env)
     row = Row(*jax.eval_shape(lambda k: _row(env, k), keys[0]))
     history = agent.empty(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), row), horizon)
-    repeat = lambda tree: jax.tree.map(lambda x: jnp.broadcast_to(x, (R, *jnp.shape(x))), tree)  # noqa: E731
-    zero = jnp.zeros(R, int)
-    record = Record(
-        regret=jnp.zeros((R, points)),
-        ends=jnp.zeros((R, batching.most(horizon, env.actions)), int),
-        actions=jnp.zeros((R, horizon if keep_actions else 0, *row.action.shape), row.action.dtype),
-        plays=jnp.zeros((R, env.actions), int),
-        batches=zero,
-        reward=jnp.zeros(R),
-        best=jnp.zeros(R),
-        diagnostics=Diagnostics.start(R),
-    )
-    return Lanes(
-        zero,
-        env_state,
-        obs,
-        jax.vmap(agent.init)(key_agent),
-        repeat(history),
-        jax.vmap(lambda k: batching.init(_random.fold_in(k, LAST), env.actions))(keys),
-        jnp.full(R, agent.observes_first),
-        jnp.zeros((), int),
-        jnp.zeros(R),
-        zero,
-        record,
-    )
+
+    def begin(key: PRNGKey) -> Lane:
+        key_env, key_agent = _random.split(_random.fold_in(key, 0))
+        env_state, obs = env.reset(key_env)
+        state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
+        none, zero = jnp.zeros((), int), jnp.zeros(())
+        return Lane(
+            env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start()
+        )
+
+    # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
+    ends = jnp.zeros((batching.most(horizon, env.actions) + 1, R), int)
+    actions = jnp.zeros((horizon if keep_actions else 0, *row.action.shape, R), row.action.dtype)
+    return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
 
 
 def _row(env, key) -> Row:
@@ -174,53 +170,139 @@ def _row(env, key) -> Row:
     return Row(obs, action, step.reward, step.obs)
 
 
-def play_round(keys, env, agent, batching, times, horizon: int, lanes: Lanes) -> Lanes:
-    """One round in every lane that is inside a batch; the other lanes stay as they are."""
-    R = jnp.arange(keys.shape[0])
-    # Agents that learn every round never wait, so all their lanes play: a constant that XLA removes the masks for.
-    live = jnp.ones_like(lanes.due) if agent.incremental else ~lanes.due & (lanes.t < horizon)
-    t = lanes.t + 1
-    round_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3))(keys, t)
-    action = jax.vmap(agent.act)(round_keys[:, 1], lanes.agent, lanes.obs, Played(t, lanes.record.plays))
-    env_state, step = jax.vmap(env.step)(round_keys[:, 0], lanes.env, action)
-    history = jax.vmap(agent.remember)(lanes.history, Row(lanes.obs, action, step.reward, step.obs), live)
-    batching_state, due = jax.vmap(batching.step)(lanes.batching, lanes.obs, action)
+def play(env, agent, batching, key: PRNGKey, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
+    """One round of one replication where `live`: the lane after it, whether it closes the batch, and the action."""
+    now = Round(pair, half)
+    action = agent.act(round_key(key, now, ACT), lane.agent, lane.obs, Played(now.t, lane.plays))
+    env_state, step = env.step(round_key(key, now, ENV), lane.env, action)
+    history = agent.remember(lane.history, Row(lane.obs, action, step.reward, step.obs), live)
+    clock, due = batching.step(lane.batching, lane.obs, action)
     due = due & live
-
-    # Writes of lanes that are not concerned fall outside their row and are dropped.
-    total = lanes.total + jnp.where(live, step.regret, 0.0)
-    hit = live & (times[jnp.minimum(lanes.point, times.shape[0] - 1)] == t)
-    old = lanes.record
-    record = Record(
-        regret=old.regret.at[R, jnp.where(hit, lanes.point, times.shape[0])].set(total, mode="drop"),
-        ends=old.ends.at[R, jnp.where(due, old.batches, old.ends.shape[1])].set(t, mode="drop"),
-        actions=old.actions.at[R, jnp.where(live, lanes.t, horizon)].set(action, mode="drop"),
-        plays=jax.vmap(count)(old.plays, action, live),
-        batches=old.batches + due,
-        reward=old.reward + jnp.where(live, step.reward, 0.0),
-        best=old.best + (live & (step.regret <= 0 if step.best is None else step.best)),
-        diagnostics=old.diagnostics,
+    best = step.regret <= 0 if step.best is None else step.best
+    after = Lane(
+        env=where(live, env_state, lane.env),
+        obs=where(live, step.obs, lane.obs),
+        agent=lane.agent,
+        history=history,
+        batching=where(live, clock, lane.batching),
+        plays=count(lane.plays, action, live),
+        batches=lane.batches + due,
+        regret=lane.regret + jnp.where(live, step.regret, 0.0),
+        reward=lane.reward + jnp.where(live, step.reward, 0.0),
+        best=lane.best + (live & best),
+        diagnostics=lane.diagnostics,
     )
-    return Lanes(
-        jnp.where(live, t, lanes.t),
-        where(live, env_state, lanes.env),
-        where(live, step.obs, lanes.obs),
-        lanes.agent,
-        history,
-        where(live, batching_state, lanes.batching),
-        lanes.due | (due & (t < horizon)),  # what would be learned after the last round decides nothing
-        lanes.idle + jnp.sum(lanes.due, dtype=int),
-        total,
-        lanes.point + hit,
-        record,
-    )
+    return after, due, action
 
 
-def learn(keys, agent, lanes: Lanes) -> Lanes:
-    """Every lane whose batch is closed sees its rewards."""
-    observe_keys = jax.vmap(lambda k, t: _random.split(_random.fold_in(k, t), 3)[2])(keys, lanes.t)
-    state, info = agent.observe(observe_keys, lanes.agent, lanes.history)
-    diagnostics = where(lanes.due, lanes.record.diagnostics.plus(info), lanes.record.diagnostics)
-    record = lanes.record._replace(diagnostics=diagnostics)
-    idle = jnp.zeros_like(lanes.idle)
-    return lanes._replace(agent=where(lanes.due, state, lanes.agent), due=lanes.due & False, idle=idle, record=record)
+def observe_alone(agent, key: PRNGKey, lane: Lane) -> tuple[Tree, Info]:
+    """`observe` for one replication, a block of one."""
+    block = jax.tree.map(lambda x: x[None], (lane.agent, lane.history))
+    return jax.tree.map(lambda x: x[0], agent.observe(key[None], *block))
+
+
+def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+    """All lanes in the same round, learning whenever their batch is closed."""
+    R, points = keys.shape[0], times.shape[0]
+    everyone = jnp.arange(R)
+
+    def one(key, pair, half, lane):
+        after, due, action = play(env, agent, batching, key, pair, half, lane, jnp.asarray(True))
+        learned, _ = observe_alone(agent, round_key(key, Round(pair, half), OBSERVE), after)
+        return after._replace(agent=where(due, learned, after.agent)), due, action
+
+    zero = jnp.zeros(R, int)
+    example = jax.tree.map(_lanes.one_lane, (keys, zero, zero, lanes))
+    parts = _lanes.split(one, example[:2], example[2:])
+
+    def rounds(i, carry):
+        """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
+        first = i * AHEAD
+        drawn = parts.early(jnp.tile(keys, AHEAD), jnp.repeat(first + jnp.arange(AHEAD), R))
+        drawn = [v._replace(array=v.array.reshape(*v.array.shape[:-1], AHEAD, R)) if v.mapped else v for v in drawn]
+
+        def round(t, carry):
+            lanes, written, point = carry
+            pair = t // 2 - first
+            now = [v._replace(array=lax.dynamic_index_in_dim(v.array, pair, -2, False)) if v.mapped else v for v in drawn]
+            before = lanes.batches
+            lanes, _, action = parts.late(now, jnp.broadcast_to(t % 2, R), lanes)
+            written = Written(
+                lax.dynamic_update_index_in_dim(written.regret, lanes.regret, point, 0),
+                written.ends.at[before, everyone].set(t),
+                lax.dynamic_update_index_in_dim(written.actions, action, t - 1, 0) if written.actions.shape[0] else written.actions,
+            )
+            return lanes, written, jnp.minimum(point + (times[point] == t), points - 1)
+
+        return lax.fori_loop(jnp.maximum(2 * first, 1), jnp.minimum(2 * (first + AHEAD), horizon + 1), round, carry)
+
+    lanes, written, _ = lax.fori_loop(0, horizon // (2 * AHEAD) + 1, rounds, (lanes, written, jnp.zeros((), int)))
+
+    # What such agents report is the same at every refresh, so they are asked once. (A number that is not finite stays so.)
+    def report(key, lane: Lane, closed_last: Bool[Array, ""]) -> Diagnostics:
+        _, info = observe_alone(agent, key, lane)
+        return lane.diagnostics.plus(info)._replace(refreshes=lane.batches - closed_last)
+
+    closed_last = written.ends[jnp.maximum(lanes.batches - 1, 0), everyone] == horizon
+    diagnostics = _lanes.vmap(report)(keys, lanes, closed_last & (lanes.batches > 0))
+    return lanes._replace(diagnostics=diagnostics), written
+
+
+class Turns(NamedTuple):
+    """Lanes that are each in a round of their own."""
+
+    t: Int[Array, " lanes"]
+    due: Bool[Array, " lanes"]
+    """Whether the batch is closed and its rewards are not seen yet."""
+    point: Int[Array, " lanes"]
+    lanes: Lane
+    written: Written
+
+
+def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+    """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
+    R, points = keys.shape[0], times.shape[0]
+    everyone, size = jnp.arange(R), min(BLOCK, R)
+    zero = jnp.zeros(R, int)
+    everyone_plays = _lanes.vmap(lambda key, t, *rest: play(env, agent, batching, key, *Round.of(t), *rest))
+
+    def someone_plays(turns: Turns) -> Bool[Array, ""]:
+        return jnp.any(~turns.due & (turns.t < horizon)) & (jnp.sum(turns.due) < size)
+
+    def round(turns: Turns) -> Turns:
+        live, t = ~turns.due & (turns.t < horizon), turns.t + 1
+        before = turns.lanes.batches
+        lanes, due, action = everyone_plays(keys, t, turns.lanes, live)
+        old, last = turns.written, turns.written.actions.shape[0]
+        written = Written(
+            old.regret.at[turns.point, everyone].set(lanes.regret),
+            old.ends.at[before, everyone].set(jnp.where(live, t, turns.t)),
+            old.actions.at[jnp.where(live, turns.t, last), ..., everyone].set(jnp.moveaxis(action, -1, 0), mode="drop"),
+        )
+        point = turns.point + (live & (times[turns.point] == t))
+        return Turns(
+            jnp.where(live, t, turns.t), turns.due | (due & (t < horizon)), jnp.minimum(point, points - 1), lanes, written
+        )
+
+    def turn(turns: Turns) -> Turns:
+        turns = lax.while_loop(someone_plays, round, turns)
+        return lax.cond(jnp.any(turns.due), some_learn, lambda same: same, turns)
+
+    def some_learn(turns: Turns) -> Turns:
+        behind = jnp.argsort(jnp.where(turns.due, turns.t, horizon + 1))[:size]
+        waits = turns.due[behind]
+        block = jax.tree.map(lambda x: jnp.moveaxis(x[..., behind], -1, 0), turns.lanes)
+        block_keys = jax.vmap(lambda k, t: round_key(k, Round.of(t), OBSERVE))(keys[behind], turns.t[behind])
+        state, info = agent.observe(block_keys, block.agent, block.history)
+        diagnostics = jax.vmap(Diagnostics.plus)(block.diagnostics, info)
+        place = jnp.where(waits, behind, R)
+        put = lambda old, new: old.at[..., place].set(jnp.moveaxis(new, 0, -1), mode="drop")  # noqa: E731
+        lanes = turns.lanes._replace(
+            agent=jax.tree.map(put, turns.lanes.agent, state),
+            diagnostics=jax.tree.map(put, turns.lanes.diagnostics, diagnostics),
+        )
+        return turns._replace(lanes=lanes, due=turns.due.at[place].set(False, mode="drop"))
+
+    turns = Turns(zero, jnp.full(R, agent.observes_first), zero, lanes, written)
+    turns = lax.while_loop(lambda turns: jnp.any(turns.t < horizon), turn, turns)
+    return turns.lanes, turns.written

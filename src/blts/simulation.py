@@ -22,7 +22,10 @@ from .trace import Trace
 COPIES = 3
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
 
-_run = jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"))
+# XLA hands reductions to a library whose calls cost more than these reductions take.
+CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_prefer_vector_width": 512}
+
+_run = jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=CPU_OPTIONS)
 
 
 def simulate(

@@ -14,7 +14,7 @@ from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row,
 from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
-from ..models.base import Conjugate, Model
+from ..models.base import Conjugate, Model, draws
 from ..samplers.chain import Chain, ChainInfo, has_oracle, remember_summary
 
 Thetas = Float[Array, "arms dim"]
@@ -40,8 +40,7 @@ def arms_of(model: Any) -> int:
 
 
 def prior_draws(key: PRNGKey, model: Model) -> Thetas:
-    keys = _random.split(key, arms_of(model))
-    return jax.vmap(lambda single, k: single.init(k))(model, keys)
+    return draws(key, model, "init")
 
 
 def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:
@@ -76,24 +75,31 @@ class Exact:
         return True
 
     def init(self, key, model):
-        return jax.vmap(lambda single: single.empty())(model)
+        return self._held(model, self.empty(model, None, 0))
+
+    def _held(self, model, summary):
+        """What draws need: the law of the mean reward where they are a function of it, the summary elsewhere."""
+        return self._marginals(model, summary, ()) if hasattr(model, "draw_from") else summary
+
+    def _marginals(self, model, summary, obs) -> marginal.Marginal | None:
+        return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(model, summary, jnp.arange(arms_of(model)))
 
     def empty(self, model, row, capacity):
-        return self.init(None, model)
+        return jax.vmap(lambda single: single.empty())(model)
 
     def remember(self, model, history, row, live):
         return remember_summary(model, history, row, live)
 
     def refresh(self, keys, model, state, history):
-        return history, Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
+        state = jax.vmap(lambda summary: self._held(model, summary))(history)
+        return state, Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
 
     def draw(self, key, model, state):
-        keys = _random.split(key, arms_of(model))
-        return jax.vmap(lambda single, k, s: single.draw(k, s))(model, keys, state)
+        return draws(key, model, "draw", state)
 
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """The laws of the arms' mean rewards, stacked."""
-        return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(model, state, jnp.arange(arms_of(model)))
+        return state if hasattr(model, "draw_from") else self._marginals(model, state, obs)
 
 
 class PerturbState(NamedTuple):
@@ -153,13 +159,9 @@ class Perturb:
         return 1 / jnp.sqrt(state.n[:, None] * L * g)
 
     def draw(self, key, model, state):
-        spread = self.spread(model, state)
-
-        def one(key, single, theta, n, sd):
-            # Only one of the two draws is ever used, so one key serves both.
-            return jnp.where(n > 0, theta + sd * _random.normal(key, theta.shape), single.init(key))
-
-        return jax.vmap(one)(_random.split(key, arms_of(model)), model, state.theta, state.n, spread)
+        # Only one of the two draws is ever used, so one key serves both.
+        around = state.theta + self.spread(model, state) * _random.normal(key, state.theta.shape)
+        return jnp.where(state.n[:, None] > 0, around, prior_draws(key, model))
 
     def moments(self, model, state, obs):
         """Mean and sd of the mean reward within the batch, to first order in the perturbation."""

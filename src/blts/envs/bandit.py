@@ -12,6 +12,7 @@ from .. import _random
 from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
 from ..errors import ConfigError
+from ..history import pick
 from ..models import base as models
 from .base import Step
 
@@ -99,5 +100,5 @@ class Bandit:
 
     def step(self, key, state, action):
         single = models.arm(self.model, action)
-        reward = single.sample(key, state.theta[action], (), action)
-        return state, Step((), reward, jnp.max(state.means) - state.means[action])
+        reward = single.sample(key, pick(state.theta, action), (), action)
+        return state, Step((), reward, jnp.max(state.means) - pick(state.means, action))

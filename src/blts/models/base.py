@@ -14,10 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import _random
 from .._module import is_concrete, short
 from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..errors import ConfigError
+from ..history import pick
 from .marginal import Marginal
 
 M = TypeVar("M")
@@ -83,6 +85,21 @@ class Conjugate(Sufficient, Protocol):
     def marginal(self, summary: Tree, obs: Tree, action: Int[Array, ""]) -> Marginal | None:
         """The exact law of the mean reward, or None where only draws of it can be had."""
         ...
+
+
+def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Array, "arms dim"]:
+    """`init` or `draw` of every arm of a stacked model.
+
+    A model whose draws are a function of `dim` standard normals has `init_from(z)` and, for its posterior,
+    `draw_from(z, marginal)`: all arms' normals then come from one key, two to a generator block, where a key for each arm
+    would cost two blocks a number.
+    """
+    arms = jax.tree.leaves(model)[0].shape[0]
+    if hasattr(model, f"{method}_from"):
+        z = _random.normal(key, (arms, model.dim))
+        return jax.vmap(lambda single, z, *s: getattr(single, f"{method}_from")(z, *s))(model, z, *summaries)
+    keys = _random.split(key, arms)
+    return jax.vmap(lambda single, k, *s: getattr(single, method)(k, *s))(model, keys, *summaries)
 
 
 class Described:
@@ -236,7 +253,7 @@ def low_high(x: Any) -> str:
 
 def arm(model: M, index: Int[Array, ""]) -> M:
     """One arm of a stacked model."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[index], model)
+    return jax.tree.map(lambda leaf: pick(leaf, index), model)
 
 
 def first_arm(model: M) -> M:
@@ -299,6 +316,7 @@ __all__ = [
     "arm",
     "arm_count",
     "check_density",
+    "draws",
     "first_arm",
     "low_high",
     "stack",

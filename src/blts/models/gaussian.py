@@ -65,8 +65,10 @@ class Gaussian(NormalPrior):
         return marginal.NormalLaw(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
 
     def draw(self, key, summary):
-        law = self.marginal(summary, (), 0)
-        return law.mean + law.sd * _random.normal(key, (1,))
+        return self.draw_from(_random.normal(key, (1,)), self.marginal(summary, (), 0))
+
+    def draw_from(self, z, law):
+        return law.mean + law.sd * z
 
 
 @module

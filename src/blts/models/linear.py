@@ -77,7 +77,10 @@ class Linear(Described):
         return jnp.asarray(obs, float)
 
     def init(self, key):
-        return self.prior_mean + self.prior_sd * _random.normal(key, (self.dim,))
+        return self.init_from(_random.normal(key, (self.dim,)))
+
+    def init_from(self, z):
+        return self.prior_mean + self.prior_sd * z
 
     def log_prior(self, theta):
         z = (theta - self.prior_mean) / self.prior_sd

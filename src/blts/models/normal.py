@@ -23,7 +23,10 @@ class NormalPrior(Described):
     gaussian_prior_and_linear_mean: ClassVar[bool] = True
 
     def init(self, key):
-        return self.prior_mean + self.prior_sd * _random.normal(key, (1,))
+        return self.init_from(_random.normal(key, (1,)))
+
+    def init_from(self, z):
+        return self.prior_mean + self.prior_sd * z
 
     def log_prior(self, theta):
         return -0.5 * jnp.square((theta[0] - self.prior_mean) / self.prior_sd) - jnp.log(self.prior_sd) - HALF_LOG_2PI
