@@ -25,12 +25,13 @@ LAYERS = (
     ("loop",),
     ("agents", "envs"),
     ("batching", "samplers"),
-    ("theory", "history"),
+    ("theory",),
     ("dynamics",),
     ("models",),
+    ("history",),
     ("planning",),
     ("registry", "random", "compilation"),
-    ("_random", "_module"),
+    ("_lanes", "_random", "_module"),
     ("_typing", "errors"),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -23,9 +23,11 @@ from ._typing import Array, Tree
 
 INLINED = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 """Primitives that only call another program, and where it is."""
+LOOPS = {"while": ("cond_jaxpr", "body_jaxpr"), "scan": ("jaxpr",), "cond": ("branches",)}
+"""Primitives that run other programs, and where those are."""
 ELEMENTWISE = frozenset(
-    "add add_any and atan2 clamp complex div eq ge gt le lt max min mul ne nextafter or pow rem select_n"
-    " shift_left shift_right_arithmetic shift_right_logical sub xor".split()
+    ("add", "add_any", "and", "atan2", "clamp", "complex", "div", "eq", "ge", "gt", "le", "lt", "max", "min", "mul", "ne")
+    + ("nextafter", "or", "pow", "rem", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor")
 )
 FROM_THE_FRONT = frozenset(("argmax", "argmin", "cumsum", "expand_dims", "reduce_max", "reduce_min", "reduce_sum", "squeeze"))
 """Primitives whose axes are counted from the front, so that one more axis at the end changes nothing."""
@@ -129,7 +131,7 @@ def one_lane(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape[:-1], x.dtype)
 
 
-def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], origins: dict[int, Any] | None = None) -> list[Any]:
+def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], origins: dict | None = None) -> list[Any]:
     """The results of a program, computed without a call, and without detours: see `_shortcut`."""
     origins = {} if origins is None else origins
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
@@ -142,11 +144,18 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
         elif direct is not None:
             out = [direct]
         else:
-            out = _bind(eqn, inputs)
+            out = _bind(eqn, inputs, **{name: _inlined_inside(eqn.params[name]) for name in LOOPS.get(eqn.primitive.name, ())})
             if eqn.primitive.name in ("concatenate", "random_wrap"):
                 origins[id(out[0])] = (out[0], eqn, inputs)  # with the value itself, so that no other takes its id
         known |= dict(zip(eqn.outvars, out, strict=True))
     return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+
+
+def _inlined_inside(inner: Any) -> Any:
+    """The program of a loop's body, or those of a choice, inlined."""
+    if isinstance(inner, tuple):
+        return tuple(map(_inlined_inside, inner))
+    return jax.make_jaxpr(lambda *xs: _inlined(inner.jaxpr, inner.consts, xs))(*inner.in_avals)
 
 
 def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]) -> Any | None:
@@ -154,9 +163,9 @@ def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]
 
     Without it all of a key would seem to depend on which half of its normals is meant, and nothing could be drawn ahead.
     """
-    _, origin, parts = origins.get(id(inputs[0]), (None, None, ())) if inputs else (None, None, ())
-    if origin is None:
+    if not inputs or id(inputs[0]) not in origins:
         return None
+    _, origin, parts = origins[id(inputs[0])]
     if eqn.primitive.name == "random_unwrap" and origin.primitive.name == "random_wrap":
         return parts[0]
     if eqn.primitive.name == "slice" and origin.primitive.name == "concatenate" and jnp.ndim(inputs[0]) == 1:
@@ -169,8 +178,8 @@ def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]
     return None
 
 
-def _bind(eqn: core.JaxprEqn, inputs: Sequence[Any]) -> Sequence[Any]:
-    out = eqn.primitive.bind(*inputs, **eqn.params)
+def _bind(eqn: core.JaxprEqn, inputs: Sequence[Any], **changes: Any) -> Sequence[Any]:
+    out = eqn.primitive.bind(*inputs, **{**eqn.params, **changes})
     return out if eqn.primitive.multiple_results else [out]
 
 
@@ -207,11 +216,11 @@ def _equation(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value
     called = INLINED.get(eqn.primitive.name)
     if called is not None:
         return _program(eqn.params[called], inputs, lanes)
-    special = {"while": _while, "scan": _scan, "cond": _cond}.get(eqn.primitive.name)
+    special = {"while": _while, "scan": _scan, "cond": _cond, "scatter": _scatter}.get(eqn.primitive.name)
     out = special(eqn, inputs, lanes) if special else None
     if out is not None:
         return out
-    name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape
+    name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
     if name == "broadcast_in_dim":
         dimensions = (*eqn.params["broadcast_dimensions"], len(shape))
         return [Value(lax.broadcast_in_dim(inputs[0].array, (*shape, lanes), dimensions), True)]
@@ -333,3 +342,16 @@ def _cond(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | 
     ]
     out = lax.switch(which.array, branches, *[v.array for v in operands])
     return [Value(x, True) for x in out]
+
+
+def _scatter(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    """`store.at[i].set(row)`, each lane at its own i: jax.vmap would move all of the store, and back."""
+    numbers = eqn.params["dimension_numbers"]
+    store, index, row = inputs
+    one_row = numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == (0,) and not numbers.operand_batching_dims
+    if not one_row or jnp.shape(index.array)[: jnp.ndim(index.array) - index.mapped] != (1,):
+        return None
+    where = _spread(index, lanes)[0]
+    rows = jnp.moveaxis(_spread(row, lanes), -1, 0)
+    put = _spread(store, lanes).at[where, ..., jnp.arange(lanes)]
+    return [Value(put.set(rows, mode=eqn.params["mode"], unique_indices=True), True)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from ._typing import Array, Bool, Int, Row, Tree
+
+SORTED = 64  # rows that are sorted by action at a time
 
 
 class Grouped(NamedTuple):
@@ -48,12 +52,25 @@ class Log(NamedTuple):
         rank = self.rank.at[place].set(self.counts[row.action], mode="drop")
         return Log(rows, rank, count(self.counts, row.action, live), self.seen, self.size + live, self.summary)
 
-    def grouped(self) -> Grouped:
-        """A counting sort by action: row i of action a goes to start[a] + rank[i]."""
+    def grouped(self, most: Int[Array, ""] | int | None = None) -> Grouped:
+        """A counting sort by action: row i of action a goes to start[a] + rank[i].
+
+        `most` bounds the size, and the work; it is the same for all logs that are sorted together.
+        """
         start = jnp.cumsum(self.counts) - self.counts
         capacity = self.rank.shape[0]
-        place = jnp.where(jnp.arange(capacity) < self.size, start[self.rows.action] + self.rank, capacity)
-        rows = jax.tree.map(lambda store: jnp.zeros_like(store).at[place].set(store, mode="drop", unique_indices=True), self.rows)
+        chunk = min(SORTED, capacity)
+
+        def sort_chunk(c, grouped: Row) -> Row:
+            begin = jnp.minimum(c * chunk, capacity - chunk)  # the last chunk writes some rows again
+            part = lambda x: lax.dynamic_slice_in_dim(x, begin, chunk)  # noqa: E731
+            rows = jax.tree.map(part, self.rows)
+            to = jax.vmap(partial(pick, start))(rows.action)
+            place = jnp.where(begin + jnp.arange(chunk) < self.size, to + part(self.rank), capacity)
+            return jax.tree.map(lambda x, new: x.at[place].set(new, mode="drop", unique_indices=True), grouped, rows)
+
+        chunks = (capacity if most is None else most) + chunk - 1
+        rows = lax.fori_loop(0, chunks // chunk, sort_chunk, jax.tree.map(jnp.zeros_like, self.rows))
         return Grouped(rows, start, self.counts)
 
 

@@ -152,9 +152,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         env_state, obs = env.reset(key_env)
         state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
         none, zero = jnp.zeros((), int), jnp.zeros(())
-        return Lane(
-            env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start()
-        )
+        return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
 
     # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
     ends = jnp.zeros((batching.most(horizon, env.actions) + 1, R), int)
@@ -170,9 +168,9 @@ def _row(env, key) -> Row:
     return Row(obs, action, step.reward, step.obs)
 
 
-def play(env, agent, batching, key: PRNGKey, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
+def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
     """One round of one replication where `live`: the lane after it, whether it closes the batch, and the action."""
-    now = Round(pair, half)
+    key, now = _random.from_words(words), Round(pair, half)
     action = agent.act(round_key(key, now, ACT), lane.agent, lane.obs, Played(now.t, lane.plays))
     env_state, step = env.step(round_key(key, now, ENV), lane.env, action)
     history = agent.remember(lane.history, Row(lane.obs, action, step.reward, step.obs), live)
@@ -206,19 +204,20 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
     R, points = keys.shape[0], times.shape[0]
     everyone = jnp.arange(R)
 
-    def one(key, pair, half, lane):
-        after, due, action = play(env, agent, batching, key, pair, half, lane, jnp.asarray(True))
-        learned, _ = observe_alone(agent, round_key(key, Round(pair, half), OBSERVE), after)
+    def one(words, pair, half, lane):
+        after, due, action = play(env, agent, batching, words, pair, half, lane, jnp.asarray(True))
+        learned, _ = observe_alone(agent, round_key(_random.from_words(words), Round(pair, half), OBSERVE), after)
         return after._replace(agent=where(due, learned, after.agent)), due, action
 
     zero = jnp.zeros(R, int)
-    example = jax.tree.map(_lanes.one_lane, (keys, zero, zero, lanes))
+    words = _random.words_of(keys).T
+    example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
     parts = _lanes.split(one, example[:2], example[2:])
 
     def rounds(i, carry):
         """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
         first = i * AHEAD
-        drawn = parts.early(jnp.tile(keys, AHEAD), jnp.repeat(first + jnp.arange(AHEAD), R))
+        drawn = parts.early(jnp.tile(words, AHEAD), jnp.repeat(first + jnp.arange(AHEAD), R))
         drawn = [v._replace(array=v.array.reshape(*v.array.shape[:-1], AHEAD, R)) if v.mapped else v for v in drawn]
 
         def round(t, carry):
@@ -264,7 +263,8 @@ def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
     R, points = keys.shape[0], times.shape[0]
     everyone, size = jnp.arange(R), min(BLOCK, R)
     zero = jnp.zeros(R, int)
-    everyone_plays = _lanes.vmap(lambda key, t, *rest: play(env, agent, batching, key, *Round.of(t), *rest))
+    words = _random.words_of(keys).T
+    everyone_plays = _lanes.vmap(lambda words, t, *rest: play(env, agent, batching, words, *Round.of(t), *rest))
 
     def someone_plays(turns: Turns) -> Bool[Array, ""]:
         return jnp.any(~turns.due & (turns.t < horizon)) & (jnp.sum(turns.due) < size)
@@ -272,7 +272,7 @@ def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
     def round(turns: Turns) -> Turns:
         live, t = ~turns.due & (turns.t < horizon), turns.t + 1
         before = turns.lanes.batches
-        lanes, due, action = everyone_plays(keys, t, turns.lanes, live)
+        lanes, due, action = everyone_plays(words, t, turns.lanes, live)
         old, last = turns.written, turns.written.actions.shape[0]
         written = Written(
             old.regret.at[turns.point, everyone].set(lanes.regret),
@@ -280,9 +280,7 @@ def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
             old.actions.at[jnp.where(live, turns.t, last), ..., everyone].set(jnp.moveaxis(action, -1, 0), mode="drop"),
         )
         point = turns.point + (live & (times[turns.point] == t))
-        return Turns(
-            jnp.where(live, t, turns.t), turns.due | (due & (t < horizon)), jnp.minimum(point, points - 1), lanes, written
-        )
+        return Turns(jnp.where(live, t, turns.t), turns.due | (due & (t < horizon)), jnp.minimum(point, points - 1), lanes, written)
 
     def turn(turns: Turns) -> Turns:
         turns = lax.while_loop(someone_plays, round, turns)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import jax
@@ -22,10 +23,14 @@ from .trace import Trace
 COPIES = 3
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
 
-# XLA hands reductions to a library whose calls cost more than these reductions take.
+# XLA hands reductions to a library whose calls cost more than these reductions take; and wide vectors pay here.
 CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_prefer_vector_width": 512}
 
-_run = jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=CPU_OPTIONS)
+
+@cache
+def _program() -> Callable[..., loop.Record]:
+    options = CPU_OPTIONS if jax.default_backend() == "cpu" else None
+    return jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=options)
 
 
 def simulate(
@@ -108,7 +113,7 @@ def _run_in_threads(arguments: tuple, first: int, replications: int, threads: in
     size = -(-replications // parts)
 
     def part(i: int) -> loop.Record:
-        record = _run(*arguments, np.int32(first + i * size), replications=size, **settings)
+        record = _program()(*arguments, np.int32(first + i * size), replications=size, **settings)
         return jax.tree.map(lambda x: np.asarray(x)[: replications - i * size], record)
 
     shape = (_shape_of(arguments), size, *settings.values())

@@ -36,9 +36,9 @@ Request = Annotated[str | None, typer.Option("--request-id", help="The same id a
 
 def _live() -> Any:
     """The library, with compiled programs kept between commands."""
-    from ..compilation import keep_programs
+    from ..compilation import prepare
 
-    keep_programs()
+    prepare()
     try:
         from .. import live
     except ModuleNotFoundError as error:

@@ -42,10 +42,10 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the optimal average reward, the policy that earns it, the span of its bias and the residual that certifies it."""
-    from ..compilation import keep_programs
+    from ..compilation import prepare
 
     options = options_of(set_ or [])
-    keep_programs()
+    prepare()
     from ..problems import optimum
     from ..registry import build, find
 

@@ -29,10 +29,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Simulate an agent in an environment and print its regret and batches."""
-    from ..compilation import keep_programs
+    from ..compilation import prepare
 
     options = options_of(set_ or [])
-    keep_programs()
+    prepare()
     from ..catalogue import condition
     from ..simulation import simulate
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import _random, theory
+from .. import _lanes, _random, theory
 from .._module import at_least, module, short, static
-from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Row, Schedule, Theta, Tree
+from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
 from ..history import Log
 from ..models.base import Conjugate, Model, Sufficient, arm
@@ -27,7 +27,7 @@ from .langevin import Langevin
 from .metropolis import MALA
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
-BLOCK = 512  # lanes at a time: long enough for vectors, short enough to stay in the cache
+BLOCK = 256  # lanes at a time: long enough for vectors, short enough that XLA does not split a kernel over threads
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
 
 
@@ -124,7 +124,8 @@ class Chain:
         blocks = _ceil_div(C * jnp.sum(count > 0), BLOCK)
         prior_precision = jax.vmap(lambda single: single.prior_precision())(model)
         if isinstance(history, Log):
-            grouped = jax.vmap(Log.grouped)(history)
+            most = jnp.max(history.size)
+            grouped = jax.vmap(lambda log: log.grouped(most))(history)
             capacity = history.rank.shape[1]
             store = jax.tree.map(lambda x: x.reshape(R * capacity, *x.shape[2:]), grouped.rows)
             data = grouped.start + capacity * jnp.arange(R)[:, None]
@@ -136,8 +137,8 @@ class Chain:
             pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
             r, a = pair // A, pair % A
             lane = partial(self.lane, store, jnp.max(count[pair]), C > 1)
-            ends, info = jax.vmap(lane)(
-                jax.vmap(lambda r, i: _random.fold_in(keys[r], i))(r, a * C + chain),
+            arguments = (
+                jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain),
                 jax.tree.map(lambda x: jnp.asarray(x)[a], model),
                 prior_precision[a],
                 theta[r, a, chain],
@@ -145,8 +146,10 @@ class Chain:
                 count[pair],
                 jax.tree.map(lambda x: x[r, a], data),
             )
+            ends, info = _lanes.vmap(lane)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
             place = jnp.where(position < lanes, pair * C + chain, lanes)
-            return jax.tree.map(lambda store, new: store.at[place].set(new, mode="drop"), done, (ends, info))
+            put = lambda store, new: store.at[place].set(jnp.moveaxis(new, -1, 0), mode="drop")  # noqa: E731
+            return jax.tree.map(put, done, (ends, info))
 
         halves = jnp.zeros((lanes, 2, dim))
         nothing = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes))
@@ -158,7 +161,7 @@ class Chain:
         store: Row | None,
         most: Int[Array, ""],
         diagnose: bool,
-        key: PRNGKey,
+        words: Array,
         model: Model,
         prior_precision: Theta,
         theta: Theta,
@@ -167,6 +170,7 @@ class Chain:
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
+        key = _random.from_words(words)
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
@@ -203,10 +207,11 @@ class Chain:
         """The steps, with running moments over the third and the last quarter of them where there are chains to compare."""
         quarter = jnp.maximum(jnp.asarray(limit) // 4, 1)
         begin = limit - 2 * quarter
+        words = _random.words_of(key)
 
         def body(i, carry):
             state, accepted, moments = carry
-            state, info = self.kernel.step(_random.fold_in(key, i), state, target)
+            state, info = self.kernel.step(_random.step_key(_random.from_words(words), i), state, target)
             if diagnose:
                 inside = (i >= begin) & ((i >= begin + quarter) == (jnp.arange(2)[:, None] == 1))
                 moments = _accumulate(moments, state.position, inside)

@@ -48,7 +48,7 @@ class Langevin:
         return State(theta, jnp.zeros((), int))
 
     def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
-        key_grad, key_noise = _random.split(key)
+        key_grad, key_noise = _random.part(key, 1), _random.part(key, 2)
         x = state.position
         g, xi = potential.grad(key_grad, x), _random.normal(key_noise, x.shape)
         h = step_at(self.step_size, state.iteration) * potential.scale

@@ -1,14 +1,13 @@
 """Potentials of one arm's posterior, from a summary of its rewards, from all its rows, or from minibatches of them.
 
-They are written for one chain and mapped over all chains of all arms of all replications as one flat axis of lanes.
-Sums over rows go in chunks of eight, unrolled: XLA turns those into straight vector code over the lanes, where a
-reduction over a row axis is three to ten times slower on a CPU.
+They are written for one chain and mapped over all chains of all arms of all replications as one flat axis of lanes, the
+last: a sum over rows is then vector code along the lanes. Full sums go in chunks of rows.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -20,7 +19,7 @@ from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..models.base import Model, Sufficient
 from .base import Potential
 
-CHUNK = 8
+CHUNK = 32  # rows of a full sum that are gathered at once
 SAMPLED = 32  # rows from which the curvature of the data is estimated
 
 
@@ -34,21 +33,19 @@ class Rows(NamedTuple):
     """A bound on n, the same for all lanes that run together: their loops over rows end there."""
 
     def at(self, i: Int) -> Row:
-        """Row i, or the last one beyond the end: a row of another arm may be outside this model's support."""
+        """Rows i, or the last one beyond the end: a row of another arm may be outside this model's support."""
         place = self.start + jnp.minimum(i, self.n - 1)
         return jax.tree.map(lambda leaf: leaf.at[place].get(mode="clip"), self.store)
 
-    def log_likelihood(self, model: Model, x: Theta, places: Sequence[Int], weights: Sequence[Scalar]) -> Scalar:
-        """Σ weight · log p(row | x) over a few rows."""
-        return sum(
-            (weight * model.log_likelihood(x, self.at(i)) for i, weight in zip(places, weights, strict=True)), start=jnp.zeros(())
-        )
-
     def curvature(self, model: Model, x: Theta) -> Float[Array, "dim dim"]:
         """The mean Hessian of -log p over some rows, evenly spaced."""
-        places = [j * self.n // SAMPLED for j in range(SAMPLED)]
-        total = lambda y: sum((model.log_likelihood(y, self.at(i)) for i in places), start=jnp.zeros(()))  # noqa: E731
-        return -jax.hessian(total)(x) / SAMPLED
+        rows = self.at(jnp.arange(SAMPLED) * self.n // SAMPLED)
+        return -jax.hessian(lambda y: log_likelihood(model, y, rows, jnp.ones(SAMPLED)))(x) / SAMPLED
+
+
+def log_likelihood(model: Model, x: Theta, rows: Row, weights: Float[Array, " rows"]) -> Scalar:
+    """Σ weight · log p(row | x) over some rows."""
+    return jnp.sum(weights * jax.vmap(lambda row: model.log_likelihood(x, row))(rows))
 
 
 def curvature_of_summary(model: Sufficient, summary: Tree, n: Int, x: Theta) -> Float[Array, "dim dim"]:
@@ -84,14 +81,14 @@ class Whitening(NamedTuple):
         )
 
 
-def _chunks(n: Int | int) -> Int | int:
-    return (n + CHUNK - 1) // CHUNK
+def _sum_chunks(of_chunk: Callable[[Row, Float[Array, " rows"]], Tree], rows: Rows, zero: Tree) -> Tree:
+    """Σ of_chunk(rows, weights) over all rows, `CHUNK` at a time."""
 
+    def add(c, total):
+        i = CHUNK * c + jnp.arange(CHUNK)
+        return jax.tree.map(jnp.add, total, of_chunk(rows.at(i), jnp.where(i < rows.n, 1.0, 0.0)))
 
-def _sum_chunks(of_chunk: Callable[[list[Int]], Tree], chunks: Int | int, zero: Tree) -> Tree:
-    """Σ of_chunk(rows 8c … 8c + 7) over c < chunks."""
-    add = lambda c, total: jax.tree.map(jnp.add, total, of_chunk([CHUNK * c + j for j in range(CHUNK)]))  # noqa: E731
-    return lax.fori_loop(0, chunks, add, zero)
+    return lax.fori_loop(0, (rows.most + CHUNK - 1) // CHUNK, add, zero)
 
 
 def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Potential:
@@ -108,14 +105,11 @@ def from_summary(model: Sufficient, summary: Tree, scale: Theta) -> Potential:
 def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
     """The full potential as a sum over the arm's rows, for models without a summary: O(n) an evaluation."""
 
-    def of_chunk(x, places):
-        return rows.log_likelihood(model, x, places, [jnp.where(i < rows.n, 1.0, 0.0) for i in places])
-
     def value(x):
-        return -model.log_prior(x) - _sum_chunks(lambda places: of_chunk(x, places), _chunks(rows.most), jnp.zeros(()))
+        return -model.log_prior(x) - _sum_chunks(partial(log_likelihood, model, x), rows, jnp.zeros(()))
 
     def grad(key, x):
-        data = _sum_chunks(lambda places: jax.grad(of_chunk)(x, places), _chunks(rows.most), jnp.zeros_like(x))
+        data = _sum_chunks(partial(jax.grad(log_likelihood, 1), model, x), rows, jnp.zeros_like(x))
         return -jax.grad(model.log_prior)(x) - data
 
     return Potential(value, grad, scale)
@@ -124,11 +118,10 @@ def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
 def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
     """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ)."""
 
-    def grad(key, x):
-        def score(places, weights):
-            return jax.grad(lambda y: rows.log_likelihood(model, y, places, weights))(x)
+    estimate = _minibatch(rows, size)
 
-        return -jax.grad(model.log_prior)(x) - _minibatch_sum(key, rows, size, score, jnp.zeros_like(x))
+    def grad(key, x):
+        return -jax.grad(model.log_prior)(x) - estimate(key, partial(jax.grad(log_likelihood, 1), model, x))
 
     return Potential(_no_value, grad, scale)
 
@@ -142,12 +135,14 @@ def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, sca
     prior_score = jax.grad(model.log_prior)
     at_anchor = from_rows(model, rows, scale).grad(_random.as_key(0), anchor) + prior_score(anchor)
 
-    def grad(key, x):
-        def change(places, weights):
-            score = jax.grad(lambda y: rows.log_likelihood(model, y, places, weights))
-            return score(x) - score(anchor)
+    estimate = _minibatch(rows, size)
 
-        return at_anchor - prior_score(x) - _minibatch_sum(key, rows, size, change, jnp.zeros_like(x))
+    def grad(key, x):
+        def change(some: Row, weights):
+            score = jax.grad(log_likelihood, 1)
+            return score(model, x, some, weights) - score(model, anchor, some, weights)
+
+        return at_anchor - prior_score(x) - estimate(key, change)
 
     return Potential(_no_value, grad, scale)
 
@@ -156,26 +151,28 @@ def _no_value(x):
     raise TypeError("A minibatch potential has no exact value; use the full potential (minibatch=None).")
 
 
-Weighted = Callable[[list[Int], list[Scalar]], Theta]
+Weighted = Callable[[Row, Float[Array, " rows"]], Theta]
 
 
-def _minibatch_sum(key: PRNGKey, rows: Rows, size: int, of_rows: Weighted, zero: Theta) -> Theta:
+def _minibatch(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
     """An unbiased estimate of a sum over the arm's rows: `size` of them with replacement, or all while n ≤ size."""
     n, few = rows.n, rows.n <= size
+    first = rows.at(jnp.arange(size))  # gathered once, not at every step
+    sizes = [size >> k for k in range(5) if size >> k][::-1]  # of which the smallest that holds all lanes' rows is summed
 
-    def whole(places):
-        return of_rows(places, [jnp.where(i < n, 1.0, 0.0) for i in places])
+    def whole(count: int, of_rows: Weighted) -> Theta:
+        return of_rows(jax.tree.map(lambda leaf: leaf[:count], first), jnp.where(jnp.arange(count) < n, 1.0, 0.0))
 
-    def drawn(places):
-        # A generator block gives two numbers.
-        blocks = [_random.uniform_pair(key, places[0] // 2 + j) for j in range(CHUNK // 2)]
-        picks = [jnp.where(few, i, (u * n).astype(int)) for i, u in zip(places, itertools.chain(*blocks), strict=True)]
-        weights = [jnp.where(few, jnp.where(i < n, 1.0, 0.0), jnp.where(i < size, n / size, 0.0)) for i in places]
-        return of_rows(picks, weights)  # u·n can round up to n: `Rows.at` then takes the last row
+    def drawn(key: PRNGKey, of_rows: Weighted) -> Theta:
+        # A generator block gives two numbers. u·n can round up to n: `Rows.at` then takes the last row.
+        i = jnp.arange(size)
+        blocks = jax.vmap(lambda j: jnp.stack(_random.uniform_pair(key, j)))(jnp.arange((size + 1) // 2))
+        places = jnp.where(few, i, (blocks.T.reshape(-1)[:size] * n).astype(int))
+        return of_rows(rows.at(places), jnp.where(few, jnp.where(i < n, 1.0, 0.0), n / size))
 
-    # Where no lane has more rows than a minibatch, nothing has to be drawn.
-    return lax.cond(
-        rows.most <= size,
-        lambda: _sum_chunks(whole, _chunks(rows.most), zero),
-        lambda: _sum_chunks(drawn, _chunks(size), zero),
-    )
+    def estimate(key: PRNGKey, of_rows: Weighted) -> Theta:
+        # Where no lane has more rows than a minibatch, nothing has to be drawn.
+        which = jnp.sum(jnp.asarray(sizes) < rows.most, dtype=int)
+        return lax.switch(which, [*(partial(whole, count, of_rows) for count in sizes), partial(drawn, key, of_rows)])
+
+    return estimate
