@@ -26,8 +26,10 @@ INLINED = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call
 LOOPS = {"while": ("cond_jaxpr", "body_jaxpr"), "scan": ("jaxpr",), "cond": ("branches",)}
 """Primitives that run other programs, and where those are."""
 ELEMENTWISE = frozenset(
-    ("add", "add_any", "and", "atan2", "clamp", "complex", "div", "eq", "ge", "gt", "le", "lt", "max", "min", "mul", "ne")
-    + ("nextafter", "or", "pow", "rem", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor")
+    (
+        *("add", "add_any", "and", "atan2", "clamp", "complex", "div", "eq", "ge", "gt", "le", "lt", "max", "min", "mul", "ne"),
+        *("nextafter", "or", "pow", "rem", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor"),
+    )
 )
 FROM_THE_FRONT = frozenset(("argmax", "argmin", "cumsum", "expand_dims", "reduce_max", "reduce_min", "reduce_sum", "squeeze"))
 """Primitives whose axes are counted from the front, so that one more axis at the end changes nothing."""
@@ -308,8 +310,10 @@ def _while(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] |
     return list(map(Value, lax.while_loop(test, body, _arrays(carry, mapped, lanes)), mapped))
 
 
-def _scan(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
+def _scan(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
     p = eqn.params
+    if "num_consts" not in p:
+        return None  # JAX 0.11 says it in another way
     a, b = p["num_consts"], p["num_consts"] + p["num_carry"]
     consts, carry, rows = inputs[:a], inputs[a:b], inputs[b:]
     flags = [v.mapped for v in rows]

@@ -219,7 +219,7 @@ class Chain:
 
         zeros = jnp.zeros((2, *theta.shape))
         state, accepted, (_, mean, m2) = lax.fori_loop(
-            0, limit, body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros))
+            0, jnp.asarray(limit), body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros))
         )
         return state.position, ChainInfo(accepted / limit, mean, m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float))
 

@@ -1,0 +1,106 @@
+"""`python -m benchmarks.gpu`: decision steps per second on one accelerator, beside the floors that bytes and operations set.
+
+It needs no more than jax, numpy, scipy and rich, and runs where jax finds an accelerator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+HORIZON = 650
+ARMS = 15
+SIZES = {"exact-ts": (10_000, 100_000, 400_000), "blts": (1_000, 10_000, 40_000)}
+ROUNDS = 3
+RESULTS = pathlib.Path(os.environ.get("OUT", pathlib.Path(__file__).resolve().parent.parent / "results"))
+
+
+def rate(agent: str, replications: int) -> dict:
+    """Steps per second of whole runs, results on the host, the median of some."""
+    from blts import condition, simulate
+
+    case = condition("gaussian", agent, "dynamic", horizon=HORIZON)
+    passed, regrets = [], []
+    for seed in range(ROUNDS + 1):
+        began = time.perf_counter()
+        trace = simulate(seed, case.env, case.agent, case.batching, horizon=HORIZON, replications=replications, times=1)
+        passed.append(time.perf_counter() - began)
+        regrets.append(float(trace.final_regret.mean()))
+    wall = statistics.median(passed[1:])
+    return {
+        "agent": agent,
+        "replications": replications,
+        "wall_s": wall,
+        "compile_s": passed[0] - wall,
+        "steps_per_s": replications * HORIZON / wall,
+        "regret": statistics.mean(regrets[1:]),
+    }
+
+
+def floors() -> dict[str, float]:
+    """What the machine does of the two things that a step cannot do without: normals, and reading and writing the state."""
+    import jax
+    import jax.numpy as jnp
+
+    from blts import random
+
+    def timed(f, *arguments) -> float:
+        jax.block_until_ready(f(*arguments))
+        times = []
+        for _ in range(5):
+            began = time.perf_counter()
+            jax.block_until_ready(f(*arguments))
+            times.append(time.perf_counter() - began)
+        return statistics.median(times)
+
+    n = 2**28 if jax.default_backend() != "cpu" else 2**22
+    normals = n / timed(jax.jit(lambda key: random.normal(key, (n,)).sum()), random.key(0))
+    x = jnp.ones(n, jnp.float32)
+    moved = 2 * 4 * n / timed(jax.jit(lambda x: x * 1.5 + 1.0), x)
+    return {"normals_per_s": normals, "bytes_per_s": moved}
+
+
+def main() -> None:
+    import jax
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    sizes = {agent: sizes[:1] for agent, sizes in SIZES.items()} if jax.default_backend() == "cpu" else SIZES
+    console = Console(width=100)
+    if jax.default_backend() == "cpu":
+        console.print("jax finds no accelerator here: the smallest sizes on the CPU.")
+    floor = floors()
+    # A round draws a normal for every arm and one for the reward. Between rounds the state goes through memory: for each arm the
+    # posterior's mean and sd, the count, mean and rounding of its rewards, its plays, their copy in the batching and its level.
+    limits = {
+        "normals alone": floor["normals_per_s"] / (ARMS + 1),
+        "bytes of the state alone": floor["bytes_per_s"] / (2 * 4 * 8 * ARMS),
+    }
+    rows = [rate(agent, size) for agent, some in sizes.items() for size in some]
+    table = Table(title=f"{jax.devices()[0].device_kind}, T = {HORIZON}, {ARMS} arms, dynamic batches", box=box.SIMPLE)
+    for name in ("agent", "replications", "wall s", "steps/s", "compile s", "regret"):
+        table.add_column(name, justify="left" if name == "agent" else "right")
+    for row in rows:
+        table.add_row(
+            row["agent"],
+            str(row["replications"]),
+            f"{row['wall_s']:.3f}",
+            f"{row['steps_per_s']:.3g}",
+            f"{row['compile_s']:.1f}",
+            f"{row['regret']:.2f}",
+        )
+    console.print(table)
+    best = max(row["steps_per_s"] for row in rows if row["agent"] == "exact-ts")
+    for name, limit in limits.items():
+        console.print(f"exact-ts could at most do {limit:.3g} steps/s by its {name}; it does {best / limit:.0%} of that.")
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "gpu.json").write_text(json.dumps({"device": str(jax.devices()[0]), **floor, "limits": limits, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
