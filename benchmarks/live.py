@@ -107,7 +107,7 @@ def throughput(database: str, url: str, say: Any) -> list[dict[str, Any]]:
 
 def refreshes(folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
     """SGLD with a constant minibatch and control variate, on ever more rewards; loading is timed apart."""
-    from blts.live import Experiment, ledger, policy
+    from blts.live import Experiment, learning, ledger
 
     rows = []
     sampler = {"name": "blts", "control_variate": True}
@@ -126,11 +126,11 @@ def refreshes(folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
         began = time.perf_counter()
         with experiment.store.read() as c:
             row = experiment.store.find(c, "x")
-            current = experiment._policy(c, row.version)
+            current = experiment.context.policy(c, row.version)
             data = ledger.rows_until(c, experiment.id, row.position).data
         read = time.perf_counter() - began
         began = time.perf_counter()
-        history = policy.load(current.built.agent, data)
+        history = learning.load(current.built.agent, data)
         jax.block_until_ready(history)
         load = time.perf_counter() - began
         rows.append({"stored": stored, "refresh_s": whole, "read_s": read, "load_s": load, "rest_s": whole - read - load})

@@ -22,8 +22,8 @@ from blts.errors import BltsError, ConfigError, StoreError, UnknownName
 from blts.live import Experiment, Spec, policy, schema, store
 from blts.live.aggregate import NEEDS
 from blts.live.aggregate import rows as rows_of_totals
+from blts.live.checks import outside
 from blts.live.export import table_of
-from blts.live.spec import outside
 from blts.models import (
     Bernoulli,
     Exponential,

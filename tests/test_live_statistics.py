@@ -10,14 +10,14 @@ import pytest
 from scipy import special, stats
 
 from blts.agents import EpsilonGreedy, Exact, Perturb, Pool, Thompson, Uniform
-from blts.live import Spec, estimates, policy
+from blts.live import Spec, estimates, learning, policy
 from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
 
 LABELS = ("A", "B", "C")
 N = policy.LARGEST
-DATA = policy.Data(np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0.1, 0.5, 0.6, 0.9, 0.3, 1.2, 0.4]))
+DATA = learning.Data(np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0.1, 0.5, 0.6, 0.9, 0.3, 1.2, 0.4]))
 
 
 def decided(model, sampler, *, draw="auto", data=DATA, seed=0, **settings):
@@ -25,7 +25,7 @@ def decided(model, sampler, *, draw="auto", data=DATA, seed=0, **settings):
     spec = Spec.of(LABELS, model, sampler, "external", seed=seed, draw=draw, **settings)
     built = spec.build((0, 1, 2), spec.arms)
     key = policy.root_key(seed)
-    state, _ = policy.learn(key, built.agent, policy.start(key, built.agent), data, t=7, repeat=0)
+    state, _ = learning.learn(key, built.agent, policy.start(key, built.agent), data, t=7, repeat=0)
     frozen = policy.freeze(built.agent, state, draw)
     ticks = policy.start_clock(key, built.batching, 3)
     _, found = policy.decide(key, built.agent, built.batching, frozen, ticks, built.mixture, jnp.asarray(N), size=N)
@@ -58,7 +58,7 @@ def test_propensities_are_frequencies(name):
         law = np.broadcast_to(np.asarray(frozen.law, float), p.shape)
         assert estimates.sample_ratio(arms, law).p_value < LEVEL
     elif name == "exact":  # the mutant: those of another state
-        other, _, _ = decided(model, sampler, data=policy.Data(DATA.arms[:-1], DATA.rewards[:-1] + 0.1 * DATA.arms[:-1]))
+        other, _, _ = decided(model, sampler, data=learning.Data(DATA.arms[:-1], DATA.rewards[:-1] + 0.1 * DATA.arms[:-1]))
         assert estimates.sample_ratio(arms, np.broadcast_to(np.asarray(other.law, float), p.shape)).p_value < LEVEL
 
 

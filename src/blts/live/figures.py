@@ -15,12 +15,13 @@ import sqlalchemy as sa
 from .. import _random
 from ..agents import Thompson
 from ..errors import ConfigError
-from . import policy, schema
+from . import encoding, schema
 from .export import Table, table_of
 from .report import posterior_draws
 
 if TYPE_CHECKING:
-    from .experiment import Experiment, Policy
+    from .context import Policy
+    from .experiment import Experiment
 
 BINS = 40
 PREDICTED = 4096
@@ -39,7 +40,7 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
         raise ConfigError(f"The folder {place} cannot be made ({error.strerror}).") from None
     with experiment.store.read() as c:
         row = experiment.store.find(c, experiment.name)
-        current = experiment._policy(c, row.version)
+        current = experiment.context.policy(c, row.version)
         rows = allocations(experiment, c)
     table = table_of(experiment)
     written = []
@@ -64,7 +65,7 @@ def allocations(experiment: Experiment, c: sa.Connection) -> list[tuple[int, lis
     )
     out = []
     for t, arms, law in c.execute(query.order_by(entries.c.version)):
-        (p,) = policy.decode(law, [0])
+        (p,) = encoding.decode(law, [0])
         out.append((t, json.loads(arms), np.asarray(p, float).tolist()))
     return out
 

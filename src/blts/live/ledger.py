@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from .policy import Data
+from .learning import Data
 from .schema import decisions, rewards
 from .store import chunks
 
@@ -51,6 +51,9 @@ class Rows(NamedTuple):
         )
 
 
+NO_ROWS = Rows(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
+
+
 def digest(entries: Iterable[tuple[int, int, str, float | None]]) -> str:
     """A digest of reward entries (position, t, kind, reward)."""
     text = "\n".join(
@@ -76,7 +79,7 @@ def rows_until(connection: sa.Connection, experiment: int, watermark: int) -> Ro
     )
     found = fetch(connection, query)
     if not found:
-        return Rows(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
+        return NO_ROWS
     t, arms, values = (np.array(column) for column in zip(*found, strict=True))
     values = values.astype(float)  # None becomes NaN
     last = np.append(t[1:] != t[:-1], True) & ~np.isnan(values)
@@ -107,6 +110,9 @@ def _literal(numbers: list[int]) -> Any:
 class Waiting(NamedTuple):
     t: list[int]
     arms: list[int]
+
+
+NOBODY = Waiting([], [])
 
 
 def waiting(

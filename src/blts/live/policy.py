@@ -1,14 +1,12 @@
-"""What decides, without a database: decisions from a frozen state, and a new state from the rewards.
+"""What decides, without a database: decisions from a frozen state.
 
 Keys come from indices exactly as in the simulation: with k = fold_in(key(seed), 0), decision t acts with the second of
-split(fold_in(k, t), 3) and a refresh after t decisions learns with the third. Fed a simulation's rewards, this makes a
-simulation's decisions.
+split(fold_in(k, t), 3) and a refresh after t decisions learns with the third.
+Fed a simulation's rewards, this makes a simulation's decisions.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,17 +16,14 @@ import numpy as np
 from jax import lax
 
 from .. import _random
-from .._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
+from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
 from ..agents import Pool, Thompson
 from ..errors import ConfigError
-from ..history import Log, count
-from ..samplers.chain import remember_summary
+from ..history import count
 
 LAST = 2**32 - 1  # no decision has this index: what folds it in has a key of its own
-GROWN = 2**32 - 2  # folded in for the starting values of arms that come later
 SMALLEST = 16  # decisions of the smallest compiled chunk
 LARGEST = 2**14  # and of the largest: more are decided in several
-LEAST_ROWS = 256  # room for rewards; it grows fourfold, so that few sizes are compiled
 
 
 class Never:
@@ -194,193 +189,3 @@ def pick(u: Array, weights: Array) -> Array:
     total = jnp.cumsum(weights)
     last = weights.shape[0] - 1 - jnp.argmax((weights > 0)[::-1])  # where rounding carries u beyond the end
     return jnp.minimum(jnp.sum(u * total[-1] >= total), last)
-
-
-# Rewards
-
-
-class Data(NamedTuple):
-    """The rewards that a refresh learns from, in the order of their decisions."""
-
-    arms: np.ndarray
-    rewards: np.ndarray
-
-    def of(self, active: tuple[int, ...]) -> Data:
-        """The rows of some arms, renumbered."""
-        place = np.full(max((*active, int(self.arms.max(initial=-1)))) + 1, -1)
-        place[list(active)] = np.arange(len(active))
-        mine = place[self.arms] >= 0
-        return Data(place[self.arms[mine]], self.rewards[mine])
-
-
-def capacity_for(rows: int) -> int:
-    """Room for so many rewards."""
-    capacity = LEAST_ROWS
-    while capacity < rows:
-        capacity *= 4
-    return capacity
-
-
-@jax.jit
-def _remember_all(agent: Any, history: Tree, arms: Array, rewards: Array, live: Array) -> Tree:
-    def add(history, x):
-        arm, reward, ok = x
-        return agent.remember(history, Row((), arm, reward, ()), ok), None
-
-    return lax.scan(add, history, (arms, rewards, live))[0]
-
-
-class _Summaries(NamedTuple):
-    """Only the summaries of a log, one row at a time."""
-
-    model: Any
-
-    def remember(self, history, row, live):
-        return remember_summary(self.model, history, row, live)
-
-
-def load(agent: Any, data: Data) -> Tree:
-    """The agent's memory of these rows, as if it had been told them one by one. This is linear in their number."""
-    rows, capacity = len(data.arms), capacity_for(len(data.arms))
-    empty = agent.empty(Row((), jnp.zeros((), int), jnp.zeros(()), ()), capacity)
-    arms, rewards = np.zeros(capacity, np.int32), np.zeros(capacity, empty_dtype())
-    arms[:rows], rewards[:rows] = data.arms, data.rewards
-    live = np.arange(capacity) < rows
-    if not isinstance(empty, Log):
-        return _remember_all(agent, empty, arms, rewards, live)
-    # A log need not be written row by row: a row's rank is its place among those of its arm.
-    counts = np.bincount(data.arms, minlength=agent.actions)
-    rank = np.zeros(capacity, np.int32)
-    by_arm = np.argsort(data.arms, kind="stable")
-    rank[by_arm] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
-    summary = empty.summary
-    if jax.tree.leaves(summary):
-        summary = _remember_all(_Summaries(agent.model), summary, arms, rewards, live)
-    columns: Any = (Row((), arms, rewards, ()), rank, counts, 0, rows, summary)  # type: ignore[arg-type]
-    return jax.tree.map(lambda new, like: jnp.asarray(new, jnp.result_type(like)), Log(*columns), empty)
-
-
-def empty_dtype() -> Any:
-    return jnp.zeros(()).dtype
-
-
-@jax.jit
-def _observe(agent: Any, key: Key[Array, ""], state: Tree, history: Tree) -> tuple[Tree, Info]:
-    block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
-    new, info = agent.observe(key[None], *block)
-    return jax.tree.map(lambda x: x[0], (new, info))
-
-
-def learn(key: PRNGKey, agent: Any, state: Tree, data: Data, *, t: int, repeat: int) -> tuple[Tree, Info]:
-    """The state after a refresh with t decisions made; `repeat` counts the refreshes at that t before this one."""
-    return _observe(agent, _observe_key(key, t, repeat), state, load(agent, data))
-
-
-@jax.jit
-def _observe_key(key: PRNGKey, t: Array, repeat: Array) -> PRNGKey:
-    key = _random.split(_random.fold_in(key, t), 3)[2]
-    return lax.cond(repeat > 0, lambda: _random.fold_in(key, repeat), lambda: key)
-
-
-def failings(frozen: Frozen, info: dict[str, float | bool | None], fixed: bool, rhat_limit: float) -> list[str]:
-    """Why a refreshed state must not decide; none where it may."""
-    found = []
-    if not info["finite"] or not all_finite(frozen.state):
-        found.append("the posterior is not finite")
-    elif fixed and not abs(float(np.asarray(frozen.law).sum()) - 1) < 1e-3:
-        found.append("its propensities do not add up to one")
-    rhat = info["rhat"]
-    if isinstance(rhat, float) and rhat > rhat_limit:
-        found.append(f"R-hat is {rhat:.3f}, above {rhat_limit:g}: the chains do not agree; take more steps")
-    return found
-
-
-def all_finite(tree: Tree) -> bool:
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
-    return all(np.isfinite(leaf).all() for leaf in leaves if leaf.dtype.kind == "f")
-
-
-def diagnostics(info: Info) -> dict[str, float | bool | None]:
-    """An Info for JSON: a figure that does not apply is None."""
-    out: dict[str, float | bool | None] = {"finite": bool(info.finite)}
-    for name, value in info._asdict().items():
-        if name != "finite":
-            out[name] = float(value) if np.isfinite(value) else None
-    return out
-
-
-# Arms that come and go
-
-
-def carry(old: Tree, fresh: Tree, before: tuple[int, ...], after: tuple[int, ...]) -> Tree:
-    """`fresh` with what `old` knows of the arms that both have. Arrays have their arms in front; numbers are kept."""
-    kept = [arm for arm in after if arm in before]
-    source = [before.index(arm) for arm in kept]
-    place = [after.index(arm) for arm in kept]
-
-    def move(a, b):
-        if jnp.ndim(b) == 0:
-            return a
-        if jnp.shape(a)[0] != len(before) or jnp.shape(b)[0] != len(after):
-            raise ConfigError("This agent or batching keeps numbers that are not one for each arm, so its arms cannot change.")
-        return jnp.asarray(b).at[np.array(place, int)].set(jnp.asarray(a)[np.array(source, int)])
-
-    return jax.tree.map(move, old, fresh)
-
-
-@jax.jit
-def start_grown(key: PRNGKey, agent: Any, version: int) -> Tree:
-    """Starting values for a policy version with other arms."""
-    return agent.init(_random.fold_in(_random.fold_in(key, GROWN), version))
-
-
-# As text, without losing a bit
-
-
-def encode(tree: Tree) -> str:
-    """The arrays of a tree as JSON, bit for bit."""
-
-    def one(leaf):
-        if jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key):
-            leaf = jax.random.key_data(leaf)
-        x = np.asarray(leaf)
-        return [x.dtype.str, list(x.shape), base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()]
-
-    return json.dumps([one(leaf) for leaf in jax.tree.leaves(tree)])
-
-
-def decode(text: str, like: Tree) -> Tree:
-    """The tree that `encode` wrote, in the structure of `like`."""
-    leaves, structure = jax.tree.flatten(like)
-
-    def one(item, like):
-        dtype, shape, data = item
-        x = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape)
-        if jnp.issubdtype(getattr(like, "dtype", np.float32), jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(jnp.asarray(x), impl=jax.random.key_impl(like))
-        return jnp.asarray(x)
-
-    return jax.tree.unflatten(structure, [one(item, like) for item, like in zip(json.loads(text), leaves, strict=True)])
-
-
-__all__ = [
-    "Clock",
-    "Data",
-    "Decided",
-    "Frozen",
-    "Mixture",
-    "Never",
-    "carry",
-    "chunk_size",
-    "decide",
-    "decode",
-    "diagnostics",
-    "encode",
-    "failings",
-    "freeze",
-    "learn",
-    "load",
-    "root_key",
-    "start",
-    "start_clock",
-]
