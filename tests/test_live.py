@@ -19,7 +19,7 @@ from blts.agents import UCB1, Exact, Perturb, Pool, Thompson
 from blts.batching import DoublingCounts, Fixed, Geometric, Sequential, StaticDoubling
 from blts.envs import Bandit
 from blts.errors import BltsError, ConfigError, StoreError, UnknownName
-from blts.live import Experiment, Spec, policy, schema, store
+from blts.live import Experiment, Spec, ledger, policy, schema, store
 from blts.live.aggregate import NEEDS
 from blts.live.aggregate import rows as rows_of_totals
 from blts.live.checks import outside
@@ -894,4 +894,9 @@ def test_any_sequence_of_calls_is_answered_and_verifies(tmp_path_factory, data):
             assert reward == stands[i]
         else:
             assert status in ("pending", "default", "cancelled")
+    with experiment.store.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
+        fold, end = ledger.Fold(experiment.id), experiment.context.row(c).position
+        np.testing.assert_equal(experiment.context.fold.until(c, end), fold.until(c, end))
+        standing = fold.until(c, end).rows
+    assert standing.rewards.tolist() == table.rewards[~np.isnan(table.rewards)].tolist()
     assert experiment.verify() == []

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import sqlalchemy as sa
 
-from . import encoding, entries, policy, schema
+from . import encoding, entries, ledger, policy, schema
 from .checks import check_text
 from .parts import EXTERNAL, Arm
 from .spec import Built, Spec
@@ -46,6 +46,8 @@ class Context:
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()
         """Numbers of arms and sizes of chunks for which `policy.decide` is compiled."""
+        self.fold = ledger.Fold(self.id)
+        """The rewards that the last refresh learned from: the next one reads only what came since."""
         self._clock = clock
         self._current: Policy | None = None
         self._built: tuple[Any, Built] | None = None

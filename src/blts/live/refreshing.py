@@ -72,7 +72,8 @@ def _plan(ctx: Context, c: sa.Connection, row: Record, force: bool) -> Plan | Re
     if why is not None:
         return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
     current = ctx.policy(c, row.version)
-    rows = ledger.rows_until(c, ctx.id, row.position)
+    ctx.fold = ctx.fold.until(c, row.position)
+    rows = ctx.fold.rows
     if spec.default_reward is not None:
         rows = rows.plus(silent.t, silent.arms, spec.default_reward)
     repeat = _repeats(ctx, c, row.t)

@@ -42,6 +42,7 @@ class _Replay:
         self.ctx, self.c = ctx, c
         self.found: list[str] = []
         self.row = ctx.row(c)
+        self.fold = ledger.Fold(ctx.id)
         self.made = self._decisions()
 
     def run(self) -> None:
@@ -113,7 +114,8 @@ class _Replay:
             before = position
 
     def _refreshed(self, current: Policy, entry: Any) -> policy.Frozen:
-        rows = ledger.rows_until(self.c, self.ctx.id, entry.watermark)
+        self.fold = self.fold.until(self.c, entry.watermark)
+        rows = self.fold.rows
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
         return refreshing.learned(self.ctx, current, rows, entry.t, json.loads(entry.about)["repeat"])[0]

@@ -121,6 +121,23 @@ def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
     return Potential(value, grad, scale)
 
 
+def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
+    """The full potential estimated from `size` rows, evenly spaced and always the same, or from all while n ≤ size."""
+    few = rows.n <= size
+
+    def grad(key, x):
+        def of_chunk(y, places):
+            picks = [jnp.where(few, i, (i * (rows.n / size)).astype(int)) for i in places]
+            weights = [jnp.where(few, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0)) for i in places]
+            return rows.log_likelihood(model, y, picks, weights)
+
+        chunks = _chunks(jnp.minimum(rows.most, size))
+        data = _sum_chunks(lambda places: jax.grad(of_chunk)(x, places), chunks, jnp.zeros_like(x))
+        return -jax.grad(model.log_prior)(x) - data
+
+    return Potential(_no_value, grad, scale)
+
+
 def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
     """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ)."""
 
