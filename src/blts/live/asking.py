@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
 
@@ -31,36 +31,35 @@ def ask(ctx: Context, n: int, request_id: str | None) -> Answer:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, f"ask {n}")
         if known is not None:
-            return _answer(ctx, c, row, range(known["first"], known["first"] + known["count"]), n)
+            return _answer(row, _stored_decisions(ctx, c, known["first"], known["count"]), n)
         if row.paused or row.due:
-            return _answer(ctx, c, row, range(0), n)
+            return _answer(row, (), n)
         current = ctx.policy(c, row.version)
         ticks, arms, laws = decide(ctx, current, ctx.ticks(row, current), n)
+        vectors = Vectors(current, laws)
         count, now = len(arms), ctx.now()
         position, first = row.position + 1, row.t + 1
-        columns = {
-            "experiment": ctx.id,
+        made = {
             "t": list(range(first, first + count)),
             "arm": [current.active[a] for a in arms],
-            "batch": row.batch,
-            "policy": current.version,
-            "vector": _insert_vectors(ctx, c, current, laws),
-            "position": position,
-            "at": now,
+            "batch": [row.batch] * count,
+            "policy": [current.version] * count,
+            "vector": vectors.of_decisions,
         }
-        insert(c, schema.decisions, columns, count)
+        _insert_vectors(ctx, c, vectors)
+        insert(c, schema.decisions, {"experiment": ctx.id} | made | {"position": position, "at": now}, count)
         entries.add_request(ctx, c, request_id, f"ask {n}", {"first": first, "count": count})
         entries.add_audit(ctx, c, position, "ask", {"n": n, "first": first, "count": count, "request": request_id}, now)
-        entries.update(
-            ctx,
-            c,
-            position=position,
-            t=row.t + count,
-            awaited=row.awaited + count,
-            due=bool(ticks.due),
-            clock=encoding.clock_text(ticks),
+        text, due = encoding.clock_text(ticks), bool(ticks.due)
+        changed = {"position": position, "t": row.t + count, "awaited": row.awaited + count, "due": due, "clock": text}
+        entries.update(ctx, c, **changed)
+        labels = [arm.label for arm in current.arms]
+        decisions = _as_answered(
+            ctx, zip(*made.values(), strict=True), labels, dict(zip(vectors.names, vectors.texts, strict=True))
         )
-        return _answer(ctx, c, ctx.row(c), range(first, first + count), n)
+    ctx.stored_vectors.update(vectors.names)  # only now are they
+    ctx.keep_ticks(text, row.t + count, due, current, ticks)
+    return _answer(Record(**vars(row) | changed), decisions, n)
 
 
 def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[policy.Clock, list[int], np.ndarray]:
@@ -80,7 +79,7 @@ def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[
 
 def _chunk(ctx: Context, current: Policy, ticks: policy.Clock, limit: int, size: int) -> tuple[policy.Clock, policy.Decided]:
     built = current.built
-    return policy.decide(ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, jnp.asarray(limit), size=size)
+    return policy.decide(ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, np.int32(limit), size=size)
 
 
 def _compile(ctx: Context, n: int) -> None:
@@ -120,16 +119,15 @@ def _of_all_arms(law: np.ndarray, current: Policy) -> list[float]:
     return out
 
 
-def _insert_vectors(ctx: Context, c: sa.Connection, current: Policy, laws: np.ndarray) -> list[str]:
-    """The names of the vectors of some decisions; those not seen before are stored."""
-    vectors = Vectors(current, laws)
-    known = _stored(ctx, c, vectors.names)
-    new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in known}
+def _insert_vectors(ctx: Context, c: sa.Connection, vectors: Vectors) -> None:
+    """Store those that are not."""
+    new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in ctx.stored_vectors}
+    known = _stored_vectors(ctx, c, list(new))
+    new = {name: text for name, text in new.items() if name not in known}
     insert(c, schema.vectors, {"experiment": ctx.id, "vector": list(new), "probabilities": list(new.values())}, len(new))
-    return vectors.of_decisions
 
 
-def _stored(ctx: Context, c: sa.Connection, names: list[str]) -> dict[str, str]:
+def _stored_vectors(ctx: Context, c: sa.Connection, names: list[str]) -> dict[str, str]:
     """Those of some vectors that are stored, by name."""
     table, found = schema.vectors, {}
     for start in range(0, len(names), 500):
@@ -139,28 +137,33 @@ def _stored(ctx: Context, c: sa.Connection, names: list[str]) -> dict[str, str]:
     return found
 
 
-def _answer(ctx: Context, c: sa.Connection, row: Record, ts: range, asked: int) -> Answer:
-    found = _decisions(ctx, c, ts) if len(ts) else ()
+def _answer(row: Record, decisions: tuple[Decision, ...], asked: int) -> Answer:
     why = None
-    if len(found) < asked:
+    if len(decisions) < asked:
         if row.due:
             waits = f"awaits {rewards_in_words(row.awaited)}" if row.awaited else "can be refreshed"
             why = f"batch {row.batch} is closed and {waits}"
         if row.paused:
             why = "the experiment is paused"
-    return Answer(found, bool(row.due), row.awaited, bool(row.paused), why)
+    return Answer(decisions, bool(row.due), row.awaited, bool(row.paused), why)
 
 
-def _decisions(ctx: Context, c: sa.Connection, ts: range) -> tuple[Decision, ...]:
-    """Stored decisions, as they were answered."""
+def _stored_decisions(ctx: Context, c: sa.Connection, first: int, count: int) -> tuple[Decision, ...]:
+    """Decisions of a request that comes again."""
     table = schema.decisions
     query = (
         sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector)
-        .where(table.c.experiment == ctx.id, table.c.t.between(ts[0], ts[-1]))
+        .where(table.c.experiment == ctx.id, table.c.t >= first, table.c.t < first + count)
         .order_by(table.c.t)
     )
     found = ledger.fetch(c, query)
-    labels = entries.labels(ctx, c)
-    texts = _stored(ctx, c, sorted({vector for *_, vector in found}))
-    laws = {name: dict(zip(labels, json.loads(text), strict=False)) for name, text in texts.items()}
-    return tuple(Decision(f"{ctx.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in found)
+    vectors = _stored_vectors(ctx, c, sorted({vector for *_, vector in found}))
+    return _as_answered(ctx, found, entries.labels(ctx, c), vectors)
+
+
+def _as_answered(
+    ctx: Context, rows: Iterable[tuple[int, int, int, int, str]], labels: list[str], vectors: dict[str, str]
+) -> tuple[Decision, ...]:
+    """Decisions from (t, arm, batch, policy, vector). A vector has no entry for arms that came after it."""
+    laws = {name: dict(zip(labels, json.loads(text), strict=False)) for name, text in vectors.items()}
+    return tuple(Decision(f"{ctx.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in rows)

@@ -46,9 +46,12 @@ class Context:
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()
         """Numbers of arms and sizes of chunks for which `policy.decide` is compiled."""
+        self.stored_vectors: set[str] = set()
+        """Propensity vectors that are known to be in the database."""
         self.fold = ledger.Fold(self.id)
         """The rewards that the last refresh learned from: the next one reads only what came since."""
         self._clock = clock
+        self._ticks: tuple[tuple[str, int, bool, tuple[int, ...]], policy.Clock] | None = None
         self._current: Policy | None = None
         self._built: tuple[Any, Built] | None = None
         self._like: tuple[Built, Any] | None = None
@@ -99,7 +102,13 @@ class Context:
 
     def ticks(self, row: Record, current: Policy) -> policy.Clock:
         """The clock that the experiment's row holds."""
+        if self._ticks is not None and self._ticks[0] == (row.clock, row.t, bool(row.due), current.active):
+            return self._ticks[1]
         return encoding.clock_from(row.clock, row.t, bool(row.due), self.key, current.built.batching, len(current.active))
+
+    def keep_ticks(self, text: str, t: int, due: bool, current: Policy, ticks: policy.Clock) -> None:
+        """A clock that was just written as `text`, for whoever reads it next."""
+        self._ticks = (text, t, due, current.active), ticks
 
 
 def _who() -> str:

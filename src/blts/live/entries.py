@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ..agents import Pool, Thompson
 from ..errors import ConfigError
-from . import encoding, ledger, schema
+from . import encoding, ledger, schema, store
 from .checks import check_text
 from .learning import empty_dtype
 from .store import Record, insert, record
@@ -86,7 +86,7 @@ def labels(ctx: Context, c: sa.Connection) -> list[str]:
 
 def update(ctx: Context, c: sa.Connection, **values: Any) -> None:
     """The experiment's row: the fold over the ledger, one step further."""
-    c.execute(sa.update(schema.experiments).where(schema.experiments.c.id == ctx.id).values(**values))
+    store.update(c, schema.experiments, ctx.id, values)
 
 
 def add_policy(

@@ -62,9 +62,9 @@ def digest(entries: Iterable[tuple[int, int, str, float | None]]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def fetch(connection: sa.Connection, query: Any) -> list[tuple]:
+def fetch(connection: sa.Connection, query: Any, values: dict[str, Any] | None = None) -> list[tuple]:
     """All rows of a query as plain tuples."""
-    cursor = connection.execute(query).cursor
+    cursor = connection.execute(query, values).cursor
     assert cursor is not None
     return list(cursor.fetchall())
 
@@ -120,20 +120,22 @@ def standings(connection: sa.Connection, experiment: int, ts: Sequence[int]) -> 
     out: dict[int, Standing] = {}
     for some in chunks(sorted(ts)):
         dense = some[-1] - some[0] < 2 * len(some)
-        chosen = rewards.c.t.between(some[0], some[-1]) if dense else rewards.c.t.in_(_literal(some))
-        query = (
-            sa.select(rewards.c.t, rewards.c.kind, rewards.c.reward)
-            .where(rewards.c.experiment == experiment, chosen)
-            .order_by(rewards.c.t, rewards.c.position)
-        )
-        for t, kind, reward in fetch(connection, query):
+        chosen = {"first": some[0], "last": some[-1]} if dense else {"some": some}
+        found = fetch(connection, _ENTRIES_BETWEEN if dense else _ENTRIES_OF, {"experiment": experiment} | chosen)
+        for t, kind, reward in found:
             out[t] = Standing(kind, reward)
     return out
 
 
-def _literal(numbers: list[int]) -> Any:
-    """Numbers written into the statement, of which there may be more than a statement has parameters."""
-    return sa.bindparam("some", numbers, expanding=True, literal_execute=True, type_=sa.BigInteger)
+# Built once, for the sake of small requests.
+_ENTRIES = (
+    sa.select(rewards.c.t, rewards.c.kind, rewards.c.reward)
+    .where(rewards.c.experiment == sa.bindparam("experiment"))
+    .order_by(rewards.c.t, rewards.c.position)
+)
+_ENTRIES_BETWEEN = _ENTRIES.where(rewards.c.t.between(sa.bindparam("first"), sa.bindparam("last")))
+# Numbers written into the statement, of which there may be more than a statement has parameters.
+_ENTRIES_OF = _ENTRIES.where(rewards.c.t.in_(sa.bindparam("some", expanding=True, literal_execute=True, type_=sa.BigInteger)))
 
 
 class Waiting(NamedTuple):
