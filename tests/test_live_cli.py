@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -221,6 +222,17 @@ def test_the_howto_takes_ten_commands_to_a_first_refresh(folder):
     printed = typed(lines, folder)
     assert "version 2 is in use" in " ".join(printed.split())
     assert "bit for bit" in printed
+
+
+@pytest.mark.slow
+def test_the_howto_in_a_real_shell(folder):
+    """Every command a process of its own, as a newcomer types them."""
+    lines = "\n".join(live_commands("docs/howto-live.md"))
+    path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-euc", lines], env=os.environ | {"PATH": path}, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "bit for bit" in done.stdout
 
 
 def test_the_commands_of_the_readme_run(folder):

@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 from blts.agents import EpsilonGreedy, Exact, Perturb, Pool, Thompson, Uniform
-from blts.live import Spec, estimates, learning, policy
+from blts.live import Experiment, Spec, estimates, learning, policy
 from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
@@ -28,7 +28,7 @@ def decided(model, sampler, *, draw="auto", data=DATA, seed=0, **settings):
     state, _ = learning.learn(key, built.agent, policy.start(key, built.agent), data, t=7, repeat=0)
     frozen = policy.freeze(built.agent, state, draw)
     ticks = policy.start_clock(key, built.batching, 3)
-    _, found = policy.decide(key, built.agent, built.batching, frozen, ticks, built.mixture, jnp.asarray(N), size=N)
+    _, found = policy.decide(key, built.agent, built.batching, frozen, ticks, built.mixture, N, size=N)
     assert np.asarray(found.live).all()
     return frozen, np.asarray(found.arms), np.asarray(found.propensities, float)
 
@@ -157,6 +157,34 @@ ESTIMATORS = {
 def test_intervals_cover(name):
     estimate_of, right = ESTIMATORS[name]
     assert covers(estimate_of) == right
+
+
+def reports(folder, runs: int, batches: int = 4, size: int = 60) -> list[dict]:
+    """Experiments with two equal arms and a season: rewards are N(-1, 1) in the first batch, N(1, 1) in the last, 0 on average."""
+    found = []
+    for i in range(runs):
+        rng = np.random.default_rng(i)
+        settings = {"batching": {"name": "fixed", "size": size}, "seed": i, "floor": 0.1}
+        with Experiment.create(folder / "blts.db", f"run {i}", LABELS[:2], "gaussian", "exact", **settings) as experiment:
+            for level in np.linspace(-1, 1, batches):
+                decisions = experiment.ask(size).decisions
+                experiment.tell([(d.id, float(x)) for d, x in zip(decisions, rng.normal(level, 1, size), strict=True)])
+                experiment.refresh()
+            found.append(experiment.report())
+    return found
+
+
+@pytest.mark.parametrize("runs", [20, pytest.param(300, marks=pytest.mark.slow)])
+def test_the_intervals_of_reports_cover_where_those_of_naive_means_do_not(tmp_path, runs):
+    """An arm that was played more in good times looks better than it is; weighting undoes that. The mutant is the naive mean."""
+    arms = [arm for report in reports(tmp_path, runs) for arm in report["arms"]]
+    inside = {kind: [arm[kind]["low"] < 0 < arm[kind]["high"] for arm in arms] for kind in ("naive", "ipw", "aipw")}
+    shares = {kind: np.mean(np.reshape(hits, (runs, 2)), 1) for kind, hits in inside.items()}
+    z = {kind: (x.mean() - 0.95) / max(x.std(ddof=1) / np.sqrt(runs), 1e-9) for kind, x in shares.items()}
+    assert z["ipw"] > stats.norm.ppf(LEVEL)
+    assert z["aipw"] > stats.norm.ppf(LEVEL)
+    assert z["naive"] < stats.norm.ppf(LEVEL)
+    assert shares["naive"].mean() < 0.7
 
 
 def test_naive_means_are_biased_and_weighted_ones_are_not():

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError
+from ..models.base import SUPPORTS
 
 MOST_ARMS = 1000
 
@@ -49,14 +50,13 @@ def check_whole(name: str, value: Any, least: int, most: int) -> None:
         raise ConfigError(f"{name} must be a whole number from {least} to {most}; got {value!r}.")
 
 
-SUPPORTS = {
-    "real": (lambda r: True, "any finite number"),
-    "positive": (lambda r: r > 0, "above zero"),
-    "nonnegative": (lambda r: r >= 0, "zero or above"),
-    "count": (lambda r: r >= 0 and r == int(r), "0, 1, 2, …"),
-    "binary": (lambda r: r in (0.0, 1.0), "0 or 1"),
-}
 LARGEST = 1e30  # single precision ends at 3e38, and a square must not pass it
+
+
+def check_support(model: Any) -> None:
+    support = getattr(model, "support", "real")
+    if support not in SUPPORTS:
+        raise ConfigError(f"A model's support must be one of {', '.join(SUPPORTS)}; {type(model).__name__} has {support!r}.")
 
 
 def outside(model: Any, reward: float) -> str | None:

@@ -151,11 +151,12 @@ class Belief(NamedTuple):
 
 
 def summarise(draws: np.ndarray, level: float = 0.95) -> Belief:
-    """From draws [draws, arms]."""
+    """From draws [draws, arms]; what is infinite or undefined under a heavy tail is so here."""
     top = draws.max(1)
     best = np.bincount(draws.argmax(1), minlength=draws.shape[1]) / len(draws)
     low, median, high = np.quantile(draws, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], axis=0)
-    return Belief(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
+    with np.errstate(invalid="ignore"):
+        return Belief(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
 
 
 class Gain(NamedTuple):

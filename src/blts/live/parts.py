@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import registry
 from .._module import from_json, to_json
@@ -120,6 +121,8 @@ def model_of(part: Part, arms: Sequence[Arm]) -> Any:
     model = part.value if part.name is None else _built("model", part)
     if not isinstance(model, models.Model):
         raise ConfigError(f"A model must have init, log_prior, log_likelihood and mean_reward; got {model!r}.")
+    if any(not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array) for leaf in jax.tree.leaves(model)):
+        raise ConfigError(f"{type(model).__name__} is no tree of numbers; register its class with JAX, or use from_functions.")
     if getattr(model, "contextual", False):
         raise ConfigError("This model needs a context for each decision, which an experiment does not keep; use one without.")
     own = models.arm_count(model)

@@ -141,16 +141,22 @@ def chunk_size(n: int) -> int:
     return min(max(SMALLEST, 1 << max(n - 1, 0).bit_length()), LARGEST)
 
 
-@partial(jax.jit, static_argnames=("size",))
 def decide(
-    key: PRNGKey, agent: Any, batching: Any, frozen: Frozen, clock: Clock, mixture: Mixture, limit: Int[Array, ""], *, size: int
+    key: PRNGKey, agent: Any, batching: Any, frozen: Frozen, clock: Clock, mixture: Mixture, limit: int, *, size: int
 ) -> tuple[Clock, Decided]:
     """Up to `limit` decisions, cut where the batch ends."""
+    return _decide(key, agent, batching, frozen, clock, mixture, np.int32(limit), size=size, by_law=bool(frozen.by_law))
+
+
+@partial(jax.jit, static_argnames=("size", "by_law"))
+def _decide(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, *, size: int, by_law: bool):
     ts = clock.t + 1 + jnp.arange(size)
     keys = jax.vmap(lambda t: _random.split(_random.fold_in(key, t), 3)[1])(ts)
     fixed = is_fixed(agent)
     act = jax.vmap(lambda k, t: agent.act(k, frozen.state, (), Played(t, clock.plays)))
-    own = act(keys, ts) if fixed else ts  # where nothing depends on the decisions before, all are drawn at once
+    # Where nothing depends on the decisions before, all are drawn at once; and where arms are drawn from the law, the agent
+    # is not asked: a model without a closed law takes many seconds to compile.
+    own = act(keys, ts) if fixed and not by_law else ts
     # An agent splits its key into as many as it has arms; the last index is none of them.
     coins = jax.vmap(lambda k: _random.uniform(_random.fold_in(k, LAST), (2,)))(keys)
 
@@ -162,7 +168,8 @@ def decide(
         if not fixed:
             played = Played(t, clock.plays)
             arm, law = agent.act(k, frozen.state, (), played), agent.propensities_at(frozen.state, (), played)
-        arm, law = mix(coin, arm, law, frozen.by_law, mixture, clock.plays)
+        arm = pick(coin[1], law) if by_law else arm
+        arm, law = mix(coin, arm, law, mixture, clock.plays)
         state, closes = batching.step(clock.batching, (), arm)
         after = Clock(t, count(clock.plays, arm, live), state, closes)
         after = jax.tree.map(lambda new, old: jnp.where(live, new, old), after, clock)
@@ -171,14 +178,13 @@ def decide(
     return lax.scan(step, clock, (ts, keys, own, coins, jnp.arange(size) < limit))
 
 
-def mix(coin: Float[Array, " 2"], arm: Array, law: Array, by_law: Array, mixture: Mixture, plays: Array) -> tuple[Array, Array]:
+def mix(coin: Float[Array, " 2"], arm: Array, law: Array, mixture: Mixture, plays: Array) -> tuple[Array, Array]:
     """The arm played and its propensities: burn-in first, then floors, then the agent."""
     arms = plays.shape[0]
     lacking = jnp.where(plays < mixture.burn_in, 1.0, 0.0)
     burning = jnp.sum(lacking) / arms
     added = jnp.sum(mixture.added)
     which, within = coin
-    arm = jnp.where(by_law, pick(within, law), arm)
     arm = jnp.where(which < burning + (1 - burning) * added, pick(within, mixture.added), arm)
     arm = jnp.where(which < burning, pick(within, lacking), arm)
     return arm, lacking / arms + (1 - burning) * (mixture.added + (1 - added) * law)

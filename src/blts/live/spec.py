@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from ..errors import ConfigError
 from ..models import base as models
 from . import policy
-from .checks import check_labels, check_metadata, outside
+from .checks import check_labels, check_metadata, check_support, outside
 from .parts import BATCHINGS, SAMPLERS, Arm, Part, World, agent_of, batching_of, from_data, model_of, part_of, restricted, to_data
 
 
@@ -89,6 +89,7 @@ class Spec:
         self._check_counts()
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
+        check_support(built.model)
         if self.default_reward is not None:
             sentence = outside(built.model, self.default_reward)
             if sentence:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -85,6 +86,16 @@ class Conjugate(Sufficient, Protocol):
         ...
 
 
+SUPPORTS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "real": (lambda r: True, "any finite number"),
+    "positive": (lambda r: r > 0, "above zero"),
+    "nonnegative": (lambda r: r >= 0, "zero or above"),
+    "count": (lambda r: r >= 0 and r == int(r), "0, 1, 2, …"),
+    "binary": (lambda r: r in (0.0, 1.0), "0 or 1"),
+}
+"""Which rewards a model can give, as a test and in words."""
+
+
 class Described:
     """How models show themselves: a constructor call in `repr`, a sentence in `print` and in a notebook."""
 
@@ -92,7 +103,7 @@ class Described:
     hidden: ClassVar[tuple[str, ...]] = ()
     """Numbers that are not settings, and are left out of the sentence."""
     support: ClassVar[str] = "real"
-    """The rewards that can occur: "real", "positive", "nonnegative", "count" or "binary"."""
+    """The rewards that can occur: one of SUPPORTS."""
 
     def __str__(self) -> str:
         arms = arm_count(self)
