@@ -82,8 +82,9 @@ def test_the_commands_of_a_whole_experiment(folder):
     assert answer("retire-arm", "mail", "A")["policy_version"] == 4
     some = first["decisions"][0]["id"]
     assert answer("correct", "mail", some, "2.5") == {"changed": True}
+    assert answer("correct", "mail", some, "-2.5") == {"changed": True}
     assert answer("cancel", "mail", some) == {"cancelled": 1}
-    assert [e["what"] for e in answer("audit", "mail")][-4:] == ["add arm", "retire arm", "correct", "cancel"]
+    assert [e["what"] for e in answer("audit", "mail")][-4:] == ["retire arm", "correct", "correct", "cancel"]
     assert answer("verify", "mail") == {"verified": True, "differences": []}
     assert answer("list") == ["mail"]
     assert answer("migrate") == {"before": 1, "after": 1}
@@ -100,7 +101,7 @@ def test_words_for_people():
     assert "version 2 is in use" in run("refresh", "mail")
     assert "Keep on" in run("report", "mail")
     for command in ("status", "audit"):
-        assert "mail" in run(command, "mail")
+        assert re.search(r"mail.*20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", run(command, "mail"), re.DOTALL)
     assert "bit for bit" in run("verify", "mail")
 
 

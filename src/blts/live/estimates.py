@@ -173,6 +173,8 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, ba
     there = p > 0
     equal = np.where(there, augmented(arms, rewards, p, batches), 0.0).sum(1) / np.maximum(there.sum(1), 1)
     terms = rewards - equal
+    # Propensities are single precision: where all arms had the same, what is left is rounding.
+    terms = np.where(np.abs(terms) <= 1e-6 * np.abs(rewards), 0.0, terms)
     T = len(terms)
     if T < 2:
         return Gain(float("nan"), float("nan"), float("nan"))

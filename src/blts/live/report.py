@@ -176,8 +176,8 @@ def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, cur
     if few:
         return f"Keep on: {few[0]!r} has not had its {burn_in} units yet."
     if belief.best[top] >= WINNER:
-        loss = f"{belief.loss[top]:.3g}"
-        return f"Consider {labels[top]!r}: it is best with probability {belief.best[top]:.3f}, and choosing it loses {loss} a unit."
+        loss = f", and choosing it loses {belief.loss[top]:.3g} a unit" if np.isfinite(belief.loss[top]) else ""
+        return f"Consider {labels[top]!r}: it is best with probability {belief.best[top]:.3f}{loss}."
     return f"Keep on: {labels[top]!r} leads, and is best with probability {belief.best[top]:.3f} only."
 
 

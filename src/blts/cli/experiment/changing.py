@@ -48,7 +48,7 @@ def retire_arm(
     done(as_json, {"arm": label, "policy_version": version}, f"{label} is out; policy version {version}.")
 
 
-@app.command()
+@app.command(context_settings={"ignore_unknown_options": True})  # a reward may begin with a minus
 def correct(
     name: Name,
     decision_id: Annotated[str, typer.Argument(help="The decision.")],

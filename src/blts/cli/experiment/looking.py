@@ -9,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from .base import DIFFERS, AsJson, Db, Name, app, opened
-from .output import cell, interval, percent, print_json, say, show_table
+from .output import cell, interval, moment, percent, print_json, say, show_table
+
+LONGEST = 300  # characters of an audit entry that are shown
 
 
 @app.command()
@@ -21,7 +23,11 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
         return
     allocation = found.pop("allocation")
     found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
-    show_table(name, ["", "value"], [[key.replace("_", " "), value] for key, value in found.items() if key != "name"])
+    found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
+    for key in ("created_at", "refreshed_at"):
+        found[key] = moment(found[key])
+    rows = [[key.replace("_", " "), value] for key, value in found.items() if key != "name"]
+    show_table(name, ["", "value"], rows, words=("value",))
     if allocation:
         show_table("allocation", ["arm", "probability"], [[label, p] for label, p in allocation.items()])
 
@@ -59,16 +65,17 @@ def _show(found: dict[str, Any]) -> None:
         ],
     )
     show_table(
-        "\nmean rewards, 95 % intervals",
-        ["arm", "posterior", "P(best)", "expected loss", "naive", "IPW", "AIPW"],
+        "\nposterior mean rewards, 95 % intervals",
+        ["arm", "posterior", "P(best)", "expected loss"],
+        [[a["arm"], _posterior(a), a["p_best"], a["expected_loss"]] for a in found["arms"]],
+    )
+    if any(_infinite(a) for a in found["arms"]):
+        say("* is a median: under so heavy a tail the posterior mean is infinite, and so is the expected loss.")
+    show_table(
+        "\nestimates of the mean rewards, 95 % intervals",
+        ["arm", "naive", "IPW", "AIPW"],
         [
-            [
-                a["arm"],
-                interval(a["posterior_mean"], a["posterior_low"], a["posterior_high"]),
-                a["p_best"],
-                a["expected_loss"],
-                *(interval(a[kind]["value"], a[kind]["low"], a[kind]["high"]) for kind in ("naive", "ipw", "aipw")),
-            ]
+            [a["arm"], *(interval(a[kind]["value"], a[kind]["low"], a[kind]["high"]) for kind in ("naive", "ipw", "aipw"))]
             for a in found["arms"]
         ],
     )
@@ -85,6 +92,15 @@ def _show(found: dict[str, Any]) -> None:
     if found["outside_theory"]:
         say(f"Outside the theorem: {found['outside_theory']}")
     say("\n" + found["recommendation"])
+
+
+def _infinite(arm: dict[str, Any]) -> bool:
+    return arm["posterior_mean"] is None and arm["posterior_median"] is not None
+
+
+def _posterior(arm: dict[str, Any]) -> str:
+    centre = arm["posterior_median"] if _infinite(arm) else arm["posterior_mean"]
+    return interval(centre, arm["posterior_low"], arm["posterior_high"]) + "*" * _infinite(arm)
 
 
 @app.command()
@@ -109,11 +125,16 @@ def audit(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    import datetime
+    rows = [[e["position"], moment(e["at"]), e["actor"], e["what"], _in_words(e["detail"])] for e in found]
+    show_table(name, ["position", "at", "actor", "what", "detail"], rows, words=("actor", "what", "detail"))
 
-    when = lambda at: datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(" ", "seconds")  # noqa: E731
-    rows = [[e["position"], when(e["at"]), e["actor"], e["what"], json.dumps(e["detail"], ensure_ascii=False)[:120]] for e in found]
-    show_table(name, ["position", "at", "actor", "what", "detail"], rows)
+
+def _in_words(detail: dict[str, Any]) -> str:
+    """What an entry of the audit log says, without what says nothing; --json has all of it."""
+    said = {key: value for key, value in detail.get("spec", detail).items() if value not in (None, "", 0, [], {}, False)}
+    said.pop("digest", None)
+    words = ", ".join(f"{key} {json.dumps(value, ensure_ascii=False)}" for key, value in said.items())
+    return words if len(words) <= LONGEST else words[:LONGEST] + " …"
 
 
 @app.command()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
 import json
-import math
 from typing import Any
 
 import typer
@@ -26,29 +26,36 @@ def done(as_json: bool, data: dict[str, Any], sentence: str) -> None:
         say(sentence)
 
 
-def show_table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
+def show_table(title: str, columns: list[str], rows: list[list[Any]], words: tuple[str, ...] = ()) -> None:
+    """A table whose first column and `words` are text; the others are numbers, which no terminal may break."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     table = Table(title=escape(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for i, column in enumerate(columns):
-        table.add_column(escape(column), justify="left" if i == 0 else "right")
+        text = i == 0 or column in words
+        table.add_column(escape(column), justify="left" if text else "right", no_wrap=not text)
     for row in rows:
         table.add_row(*(escape(cell(x)) for x in row))
     Console().print(table)
 
 
 def cell(x: Any) -> str:
-    if x is None:
-        return "–"
+    if x is None or isinstance(x, bool):
+        return {None: "–", True: "yes", False: "no"}[x]
     return f"{x:.4g}" if isinstance(x, float) else str(x)
 
 
 def interval(value: float | None, low: float | None, high: float | None) -> str:
     if value is None:
         return "–"
-    return f"{value:.3g} [{cell(low)}, {cell(high)}]" if low is not None and math.isfinite(low) else f"{value:.3g}"
+    return f"{value:.3g} [{low:.3g}, {high:.3g}]" if low is not None and high is not None else f"{value:.3g}"
+
+
+def moment(at: float) -> str:
+    """Seconds since 1970 as a date and time."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def percent(share: float | None) -> str:
