@@ -1002,8 +1002,8 @@ def check_any_calls(url, data) -> None:
         else:
             assert status in ("pending", "default", "cancelled")
     with experiment.store.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
-        fold, end = ledger.Fold(experiment.id), experiment.context.row(c).position
-        np.testing.assert_equal(experiment.context.fold.until(c, end), fold.until(c, end))
-        standing = fold.until(c, end).rows
+        end = experiment.context.row(c).position
+        standing = ledger.Fold(experiment.id).until(c, end).rows
+        np.testing.assert_equal(experiment.context.fold.until(c, end).rows, standing)
     assert standing.rewards.tolist() == table.rewards[~np.isnan(table.rewards)].tolist()
     assert experiment.verify() == []
