@@ -99,7 +99,9 @@ def main() -> None:
     for name, limit in limits.items():
         console.print(f"exact-ts could at most do {limit:.3g} steps/s by its {name}; it does {best / limit:.0%} of that.")
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "gpu.json").write_text(json.dumps({"device": str(jax.devices()[0]), **floor, "limits": limits, "rows": rows}, indent=1))
+    (RESULTS / "gpu.json").write_text(
+        json.dumps({"device": str(jax.devices()[0]), **floor, "limits": limits, "rows": rows}, indent=1)
+    )
 
 
 if __name__ == "__main__":

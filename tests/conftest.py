@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import pathlib
+import warnings
 from importlib.metadata import version
+
+import pytest
 
 # Compiled programs are kept between runs; a second run of the tests spends its time on the tests.
 _CACHE = pathlib.Path(__file__).resolve().parent.parent / ".pytest_cache" / "xla"
@@ -17,3 +20,33 @@ os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 # Most of the time goes into compiling, and without XLA's newer emitters that takes a third less. `make slow` runs with them.
 if os.environ.get("BLTS_SLOW") is None and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A PostgreSQL server of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what pgserver says about folders
+        try:
+            import pgserver
+        except ImportError:
+            pytest.skip("pgserver is not installed: no PostgreSQL to test against")
+        folder = pathlib.Path("/tmp") / f"blts-pg-{os.getpid()}"
+        try:
+            server = pgserver.get_server(folder, cleanup_mode="delete")
+        except Exception as error:
+            pytest.skip(f"PostgreSQL does not start here: {error}")
+        yield server
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    """An empty database of either kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'blts.db'}"
+    server = request.getfixturevalue("postgres")
+    name = f"test_{abs(hash(request.node.nodeid)) % 10**9}"
+    server.psql(f"DROP DATABASE IF EXISTS {name};")
+    server.psql(f"CREATE DATABASE {name};")
+    return server.get_uri(name)

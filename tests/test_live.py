@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +16,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from blts import _random, from_json, loop, registry, simulate, to_json
+from blts._module import module
 from blts._typing import Row
 from blts.agents import UCB1, Exact, Perturb, Pool, Thompson
 from blts.batching import DoublingCounts, Fixed, Geometric, Sequential, StaticDoubling
 from blts.envs import Bandit
 from blts.errors import BltsError, ConfigError, StoreError, UnknownName
-from blts.live import Experiment, Spec, policy, schema, store
+from blts.live import Experiment, Spec, ledger, policy, schema, store
 from blts.live.aggregate import NEEDS
 from blts.live.aggregate import rows as rows_of_totals
+from blts.live.checks import outside
 from blts.live.export import table_of
-from blts.live.spec import outside
+from blts.live.figures import draw
 from blts.models import (
     Bernoulli,
     Exponential,
@@ -36,8 +40,8 @@ from blts.models import (
     Poisson,
     ZeroInflatedLogNormal,
 )
-from blts.models.custom import from_functions
-from blts.samplers import mala, sgld
+from blts.models.custom import from_functions, from_numpyro
+from blts.samplers import mala, sgld, ula
 
 LABELS = ("A", "B", "C")
 WORLD = Bandit.with_means(Gaussian(sd=0.5), (0.0, 0.4, 0.8))
@@ -54,9 +58,13 @@ class Hand:
         return self.now
 
 
-def made(tmp_path, name="mail", **options) -> Experiment:
+def created(url, name="mail", **options) -> Experiment:
     defaults = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 6}}
-    return Experiment.create(tmp_path / "blts.db", name, **defaults | options)
+    return Experiment.create(url, name, **defaults | options)
+
+
+def made(tmp_path, name="mail", **options) -> Experiment:
+    return created(tmp_path / "blts.db", name, **options)
 
 
 def rewarded(answer, value=1.0):
@@ -71,7 +79,7 @@ def reward_of(key, t, action):
     """What the simulated world pays in round t."""
     replication = _random.fold_in(key, 0)
     state, _ = WORLD.reset(_random.split(_random.fold_in(replication, 0))[0])
-    _, step = WORLD.step(_random.split(_random.fold_in(replication, t), 3)[0], state, action)
+    _, step = WORLD.step(_random.round_key(replication, _random.Round.of(t), _random.ENV), state, action)
     return step.reward
 
 
@@ -117,6 +125,18 @@ def test_live_equals_simulated(tmp_path, agent, scheme):
     experiment = made(tmp_path, model=PRIOR, sampler=sampler, batching=batching, seed=seed)
     assert lived(experiment, horizon, seed) == simulated(player, batching, horizon, seed)
     assert experiment.verify() == []
+
+
+def test_live_equals_simulated_without_a_closed_law(tmp_path):
+    """Where propensities can only be estimated, `draw="agent"` makes the simulation's decisions, and "auto" does not."""
+    pool, seed = Pool(ula(0.1, 5), 8), 5
+    settings = {"model": PRIOR, "sampler": pool, "batching": Fixed(9), "seed": seed, "rhat": 1e30}  # five steps do not mix
+    same = made(tmp_path, draw="agent", **settings)
+    player = simulated(Thompson(PRIOR, pool), Fixed(9), 27, seed)
+    assert lived(same, 27, seed) == player
+    assert same.verify() == []
+    other = made(tmp_path, "other", **settings)
+    assert lived(other, 27, seed) != player
 
 
 def test_live_with_another_seed_is_another_experiment(tmp_path):
@@ -265,6 +285,49 @@ def test_every_row_has_a_fate(tmp_path):
 def test_rewards_outside_the_support_are_invalid(model, good, bad):
     assert [outside(model, float(reward)) for reward in good] == [None] * len(good)
     assert None not in [outside(model, float(reward)) for reward in bad]
+
+
+def test_models_of_ones_own_say_their_support(tmp_path):
+    """A model made of functions, or an object of anybody's, takes the rewards that its `support` names."""
+
+    def made_with(name, **options):
+        model = from_functions(log_prior, log_likelihood, L=1.0, init=prior_draw, **options)
+        return made(tmp_path, name, model=model, sampler="mala")
+
+    first = made_with("counts", support="count")
+    a, b, c = (d.id for d in first.ask(3).decisions)
+    told = first.tell([(a, 3), (b, 0.5), (c, -1)])
+    assert (told.accepted, told.invalid) == (1, 2)
+    assert told.ids["invalid"][0] == [b, "rewards of this model are 0, 1, 2, …"]
+    with pytest.raises(ConfigError, match="must be finite"):
+        first.correct(b, math.nan)
+    silent = made_with("silent")  # without a word every finite number is taken
+    assert silent.tell([(d.id, -0.5) for d in silent.ask(2).decisions]).accepted == 2
+    with pytest.raises(ConfigError, match="support must be one of real"):
+        made_with("wrong", support="prime")
+
+    class Plain(Gaussian):
+        """Not a pytree: JAX knows nothing of this class."""
+
+    with pytest.raises(ConfigError, match="register its class with JAX"):
+        made(tmp_path, "plain", model=Plain())
+
+    @module
+    class Odd(Gaussian):
+        support: ClassVar[str] = "odd"
+
+    with pytest.raises(ConfigError, match="Odd has 'odd'"):
+        made(tmp_path, "odd", model=Odd())
+
+
+def test_the_support_of_a_numpyro_model_is_its_likelihood_s():
+    dist = pytest.importorskip("numpyro.distributions")
+    prior = {"rate": dist.LogNormal(0.0, 1.0)}
+    waiting, counts = (from_numpyro(law, prior) for law in (dist.Exponential, dist.Poisson))
+    assert outside(waiting, 0.5) is None
+    assert outside(waiting, -0.5) == "rewards of this model are above zero"
+    assert outside(counts, 0.5) is not None
+    assert outside(from_numpyro(lambda rate: dist.Normal(0.0, rate), prior), -0.5) is None
 
 
 def test_corrections_and_cancellations_enter_the_next_refresh(tmp_path):
@@ -490,6 +553,35 @@ def test_refreshes_at_one_decision_have_keys_of_their_own(tmp_path):
     assert experiment.verify() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["exact", "blts"])
+def test_revenue_from_the_first_decision_to_the_report(tmp_path, sampler):
+    """Zero-inflated log-normal rewards: zeros, a heavy tail whose posterior mean may be infinite, and no closed law."""
+    experiment = made(tmp_path, model="zero-inflated-log-normal", sampler=sampler, batching={"name": "fixed", "size": 40}, cap=50.0)
+    rng, pays = np.random.default_rng(2), {"A": 0.2, "B": 0.8, "C": 0.2}
+    for batch in range(3):
+        decisions = experiment.ask(40).decisions
+        assert sum(decisions[0].propensities.values()) == pytest.approx(1, abs=1e-5)
+        amounts = np.where(rng.random(40) < [pays[d.arm] for d in decisions], rng.lognormal(1.0, 0.5, 40), 0.0)
+        told = experiment.tell([(d.id, float(x)) for d, x in zip(decisions, amounts, strict=True)])
+        assert told.accepted == 40
+        assert experiment.tell([(decisions[0].id, -1.0)]).invalid == 1
+        assert experiment.refresh().in_use, batch
+    report = experiment.report()
+    arms = {arm["arm"]: arm for arm in report["arms"]}
+    assert max(arms, key=lambda label: arms[label]["p_best"]) == "B"
+    for arm in arms.values():  # a mean of exp(1 + 0.5²/2) where somebody pays
+        assert 0 < arm["posterior_low"] < arm["posterior_high"]
+    mean = 0.8 * math.exp(1.125)
+    assert arms["B"]["posterior_low"] < mean < arms["B"]["posterior_high"]
+    assert arms["B"]["aipw"]["low"] < mean < arms["B"]["aipw"]["high"]
+    assert not report["sample_ratio"]["alarm"]
+    assert [path.name for path in draw(experiment, tmp_path)] == ["allocation.svg", "posterior.svg", "rewards.svg"]
+    assert experiment.export(tmp_path / "x.csv") == 120
+    assert experiment.verify() == []
+    assert Experiment.open(tmp_path / "blts.db", "mail").verify() == []
+
+
 # Arms, floors, burn-in
 
 
@@ -644,29 +736,29 @@ def test_the_database_refuses_to_change_the_ledger(tmp_path, table):
 # Databases
 
 
-def test_other_schema_versions_are_refused_and_migrated(tmp_path, monkeypatch):
-    path = tmp_path / "blts.db"
-    made(tmp_path)
+def test_other_schema_versions_are_refused_and_migrated(url, monkeypatch):
+    created(url)
 
     def add_column(connection):
         connection.exec_driver_sql("ALTER TABLE blts_experiments ADD COLUMN note TEXT")
 
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column))
     with pytest.raises(StoreError, match="schema version 1 and this blts needs 2"):
-        Experiment.open(path, "mail")
-    assert store.Store.migrate(path) == (1, 2)
-    assert store.Store.migrate(path) == (2, 2)
-    assert len(Experiment.open(path, "mail").ask(2).decisions) == 2
+        Experiment.open(url, "mail")
+    assert store.Store.migrate(url) == (1, 2)
+    assert store.Store.migrate(url) == (2, 2)
+    experiment = Experiment.open(url, "mail")
+    assert len(experiment.ask(2).decisions) == 2
+    assert experiment.verify() == []
     monkeypatch.undo()
     with pytest.raises(StoreError, match="schema version 2 and this blts knows 1"):
-        Experiment.open(path, "mail")
+        Experiment.open(url, "mail")
     with pytest.raises(StoreError, match="newer"):
-        store.Store.migrate(path)
+        store.Store.migrate(url)
 
 
-def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
-    path = tmp_path / "blts.db"
-    made(tmp_path)
+def test_a_migration_that_fails_changes_nothing(url, monkeypatch):
+    created(url)
 
     def fail(connection):
         connection.exec_driver_sql("ALTER TABLE blts_experiments ADD COLUMN note TEXT")
@@ -674,9 +766,9 @@ def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, fail))
     with pytest.raises(StoreError, match="This step fails"):
-        store.Store.migrate(path)
+        store.Store.migrate(url)
     monkeypatch.undo()
-    assert len(Experiment.open(path, "mail").ask(2).decisions) == 2
+    assert len(Experiment.open(url, "mail").ask(2).decisions) == 2
 
 
 def test_places_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
@@ -839,14 +931,29 @@ def is_reward(x) -> bool:
     return isinstance(x, int | float) and -1e30 <= x <= 1e30
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_any_sequence_of_calls_is_answered_and_verifies(tmp_path_factory, data):
+    check_any_calls(tmp_path_factory.mktemp("any") / "x.db", data)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_any_sequence_of_calls_on_postgresql(url, data):
+    check_any_calls(url, data)
+
+
+NUMBERS = itertools.count()
+
+
+def check_any_calls(url, data) -> None:
     """Random calls with random arguments against a plain dict; nothing but sentences is raised."""
     clock = Hand()
+    text = st.text(min_size=1, max_size=20).filter(lambda s: s.strip() and "\x00" not in s and s.isprintable())
     experiment = Experiment.create(
-        tmp_path_factory.mktemp("any") / "x.db",
-        data.draw(st.text(min_size=1, max_size=20).filter(lambda s: s.strip() and "\x00" not in s and s.isprintable())),
+        url,
+        f"{data.draw(text)} {next(NUMBERS)}",
         LABELS,
         "gaussian",
         "exact",
@@ -894,4 +1001,9 @@ def test_any_sequence_of_calls_is_answered_and_verifies(tmp_path_factory, data):
             assert reward == stands[i]
         else:
             assert status in ("pending", "default", "cancelled")
+    with experiment.store.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
+        end = experiment.context.row(c).position
+        standing = ledger.Fold(experiment.id).until(c, end).rows
+        np.testing.assert_equal(experiment.context.fold.until(c, end).rows, standing)
+    assert standing.rewards.tolist() == table.rewards[~np.isnan(table.rewards)].tolist()
     assert experiment.verify() == []

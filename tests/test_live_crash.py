@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 import traceback
-import warnings
 from functools import partial
 
 import pytest
@@ -25,36 +24,6 @@ LABELS = ("A", "B", "C")
 SPEC = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "seed": 11}
 STEPS = 12  # batches that a worker plays
 TESTS = pathlib.Path(__file__).resolve().parent
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory):
-    """A PostgreSQL server of its own."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what pgserver says about folders
-        try:
-            import pgserver
-        except ImportError:
-            pytest.skip("pgserver is not installed: no PostgreSQL to test against")
-        folder = pathlib.Path("/tmp") / f"blts-pg-{os.getpid()}"
-        try:
-            server = pgserver.get_server(folder, cleanup_mode="delete")
-        except Exception as error:
-            pytest.skip(f"PostgreSQL does not start here: {error}")
-        yield server
-        server.cleanup()
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
-    """An empty database of either kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'blts.db'}"
-    server = request.getfixturevalue("postgres")
-    name = f"test_{abs(hash(request.node.nodeid)) % 10**9}"
-    server.psql(f"DROP DATABASE IF EXISTS {name};")
-    server.psql(f"CREATE DATABASE {name};")
-    return server.get_uri(name)
 
 
 def reward_of(decision: str) -> float:

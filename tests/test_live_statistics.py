@@ -10,14 +10,14 @@ import pytest
 from scipy import special, stats
 
 from blts.agents import EpsilonGreedy, Exact, Perturb, Pool, Thompson, Uniform
-from blts.live import Spec, estimates, policy
+from blts.live import Experiment, Spec, estimates, learning, policy
 from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
 
 LABELS = ("A", "B", "C")
 N = policy.LARGEST
-DATA = policy.Data(np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0.1, 0.5, 0.6, 0.9, 0.3, 1.2, 0.4]))
+DATA = learning.Data(np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0.1, 0.5, 0.6, 0.9, 0.3, 1.2, 0.4]))
 
 
 def decided(model, sampler, *, draw="auto", data=DATA, seed=0, **settings):
@@ -25,10 +25,10 @@ def decided(model, sampler, *, draw="auto", data=DATA, seed=0, **settings):
     spec = Spec.of(LABELS, model, sampler, "external", seed=seed, draw=draw, **settings)
     built = spec.build((0, 1, 2), spec.arms)
     key = policy.root_key(seed)
-    state, _ = policy.learn(key, built.agent, policy.start(key, built.agent), data, t=7, repeat=0)
+    state, _ = learning.learn(key, built.agent, policy.start(key, built.agent), data, t=7, repeat=0)
     frozen = policy.freeze(built.agent, state, draw)
     ticks = policy.start_clock(key, built.batching, 3)
-    _, found = policy.decide(key, built.agent, built.batching, frozen, ticks, built.mixture, jnp.asarray(N), size=N)
+    _, found = policy.decide(key, built.agent, built.batching, frozen, ticks, built.mixture, N, size=N)
     assert np.asarray(found.live).all()
     return frozen, np.asarray(found.arms), np.asarray(found.propensities, float)
 
@@ -58,7 +58,7 @@ def test_propensities_are_frequencies(name):
         law = np.broadcast_to(np.asarray(frozen.law, float), p.shape)
         assert estimates.sample_ratio(arms, law).p_value < LEVEL
     elif name == "exact":  # the mutant: those of another state
-        other, _, _ = decided(model, sampler, data=policy.Data(DATA.arms[:-1], DATA.rewards[:-1] + 0.1 * DATA.arms[:-1]))
+        other, _, _ = decided(model, sampler, data=learning.Data(DATA.arms[:-1], DATA.rewards[:-1] + 0.1 * DATA.arms[:-1]))
         assert estimates.sample_ratio(arms, np.broadcast_to(np.asarray(other.law, float), p.shape)).p_value < LEVEL
 
 
@@ -157,6 +157,34 @@ ESTIMATORS = {
 def test_intervals_cover(name):
     estimate_of, right = ESTIMATORS[name]
     assert covers(estimate_of) == right
+
+
+def reports(folder, runs: int, batches: int = 4, size: int = 60) -> list[dict]:
+    """Experiments with two equal arms and a season: rewards are N(-1, 1) in the first batch, N(1, 1) in the last, 0 on average."""
+    found = []
+    for i in range(runs):
+        rng = np.random.default_rng(i)
+        settings = {"batching": {"name": "fixed", "size": size}, "seed": i, "floor": 0.1}
+        with Experiment.create(folder / "blts.db", f"run {i}", LABELS[:2], "gaussian", "exact", **settings) as experiment:
+            for level in np.linspace(-1, 1, batches):
+                decisions = experiment.ask(size).decisions
+                experiment.tell([(d.id, float(x)) for d, x in zip(decisions, rng.normal(level, 1, size), strict=True)])
+                experiment.refresh()
+            found.append(experiment.report())
+    return found
+
+
+@pytest.mark.parametrize("runs", [20, pytest.param(300, marks=pytest.mark.slow)])
+def test_the_intervals_of_reports_cover_where_those_of_naive_means_do_not(tmp_path, runs):
+    """An arm that was played more in good times looks better than it is; weighting undoes that. The mutant is the naive mean."""
+    arms = [arm for report in reports(tmp_path, runs) for arm in report["arms"]]
+    inside = {kind: [arm[kind]["low"] < 0 < arm[kind]["high"] for arm in arms] for kind in ("naive", "ipw", "aipw")}
+    shares = {kind: np.mean(np.reshape(hits, (runs, 2)), 1) for kind, hits in inside.items()}
+    z = {kind: (x.mean() - 0.95) / max(x.std(ddof=1) / np.sqrt(runs), 1e-9) for kind, x in shares.items()}
+    assert z["ipw"] > stats.norm.ppf(LEVEL)
+    assert z["aipw"] > stats.norm.ppf(LEVEL)
+    assert z["naive"] < stats.norm.ppf(LEVEL)
+    assert shares["naive"].mean() < 0.7
 
 
 def test_naive_means_are_biased_and_weighted_ones_are_not():

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 
 from blts import _random, random, theory
 from blts._module import array, module
@@ -22,6 +22,7 @@ from blts.history import Log
 from blts.models import Gaussian, GaussianUnknownVariance
 from blts.models.base import Described, Moments, stack
 from blts.samplers import MALA, BlackJAX, Chain, Langevin, Potential, State, StepInfo, hmc, mala, nuts, potential, sgld, ula
+from blts.samplers.chain import SCORING_ROWS
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
 
 CHAINS = 20_000
@@ -233,17 +234,18 @@ def test_a_full_minibatch_is_the_full_gradient():
     def gradients(key, rows):
         plain = [potential.from_minibatch(Logistic(), rows, size, one).grad(key, x) for size in (20, 21, 30)]
         control = potential.from_control_variate(Logistic(), rows, 21, jnp.array([-1.0]), one).grad(key, x)
+        plain += [potential.from_sample(Logistic(), rows, size, one).grad(key, x) for size in (21, 30)]
         return potential.from_rows(Logistic(), rows, one).grad(None, x), plain, control
 
-    full, (smaller, same, larger), control = gradients(random.key(0), rows)
-    assert same == larger == full
+    full, (smaller, *same), control = gradients(random.key(0), rows)
+    assert all(gradient == full for gradient in same)
     np.testing.assert_allclose(control, full, rtol=2e-5)
     assert abs(smaller - full) > 0.01
     again = gradients(random.key(1), rows)
-    assert again[1][1] == again[1][2] == full  # nothing random is left
+    assert all(gradient == full for gradient in again[1][1:])  # nothing random is left
     assert again[1][0] != smaller
     _, plain, control = gradients(random.key(0), rows._replace(n=jnp.asarray(0)))
-    np.testing.assert_allclose([*plain, control], np.full((4, 1), 0.3 / 9), rtol=1e-6)  # no data: the prior alone
+    np.testing.assert_allclose([*plain, control], np.full((6, 1), 0.3 / 9), rtol=1e-6)  # no data: the prior alone
 
 
 # (c) Minibatches of one, by enumeration
@@ -367,10 +369,13 @@ def test_a_control_variate_keeps_the_law_where_a_plain_minibatch_does_not(record
 
     rows, scale = rows_of(rewards), jnp.full(1, 1 / (1 / 9 + n / 3))
     theta = mode + sd * random.normal(random.key(9), (chains, 1))
-    # Chain's own Fisher scoring finds the anchor from 30 posterior sds away.
+    # Chain's own Fisher scoring finds the anchor from far away: by a sample of the rows, and one pass over all of them.
     curve = lambda x: jnp.full(1, 1 / 9 + n / 3)  # noqa: E731
-    anchor = Chain(Langevin())._mode(potential.from_rows(model, rows, scale), curve, jnp.array([mode + 30 * sd]))
+    anchor = Chain(Langevin())._mode(model, rows, scale, curve, jnp.array([mode + 300 * sd]))
     assert abs(float(anchor[0]) - mode) < 0.1 * sd
+    sample = potential.from_sample(model, rows, SCORING_ROWS, scale)
+    near = float(optimize.brentq(lambda x: float(sample.grad(None, jnp.array([x]))[0]), -1.0, 2.0))
+    assert 1 < abs(near - mode) / sd < 4 * np.sqrt(n / SCORING_ROWS)  # where the sample alone leads
 
     def ends(control_variate):
         U = (

@@ -7,10 +7,10 @@ except ModuleNotFoundError:
         'Live experiments need SQLAlchemy; install it with: pip install "blts[live]".', name="sqlalchemy"
     ) from None
 
-from .experiment import Answer as Answer
-from .experiment import Decision as Decision
+from .answers import Answer as Answer
+from .answers import Decision as Decision
+from .answers import Refreshed as Refreshed
+from .answers import Told as Told
 from .experiment import Experiment as Experiment
-from .experiment import Refreshed as Refreshed
-from .experiment import Told as Told
-from .spec import Arm as Arm
+from .parts import Arm as Arm
 from .spec import Spec as Spec

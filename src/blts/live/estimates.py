@@ -151,11 +151,12 @@ class Belief(NamedTuple):
 
 
 def summarise(draws: np.ndarray, level: float = 0.95) -> Belief:
-    """From draws [draws, arms]."""
+    """From draws [draws, arms]; what is infinite or undefined under a heavy tail is so here."""
     top = draws.max(1)
     best = np.bincount(draws.argmax(1), minlength=draws.shape[1]) / len(draws)
     low, median, high = np.quantile(draws, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], axis=0)
-    return Belief(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
+    with np.errstate(invalid="ignore"):
+        return Belief(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
 
 
 class Gain(NamedTuple):
@@ -172,6 +173,8 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, ba
     there = p > 0
     equal = np.where(there, augmented(arms, rewards, p, batches), 0.0).sum(1) / np.maximum(there.sum(1), 1)
     terms = rewards - equal
+    # Propensities are single precision: where all arms had the same, what is left is rounding.
+    terms = np.where(np.abs(terms) <= 1e-6 * np.abs(rewards), 0.0, terms)
     T = len(terms)
     if T < 2:
         return Gain(float("nan"), float("nan"), float("nan"))

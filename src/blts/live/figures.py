@@ -11,16 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
+from scipy import stats
 
 from .. import _random
 from ..agents import Thompson
 from ..errors import ConfigError
-from . import policy, schema
+from . import encoding, schema
 from .export import Table, table_of
 from .report import posterior_draws
 
 if TYPE_CHECKING:
-    from .experiment import Experiment, Policy
+    from .context import Policy
+    from .experiment import Experiment
 
 BINS = 40
 PREDICTED = 4096
@@ -39,7 +41,7 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
         raise ConfigError(f"The folder {place} cannot be made ({error.strerror}).") from None
     with experiment.store.read() as c:
         row = experiment.store.find(c, experiment.name)
-        current = experiment._policy(c, row.version)
+        current = experiment.context.policy(c, row.version)
         rows = allocations(experiment, c)
     table = table_of(experiment)
     written = []
@@ -64,7 +66,7 @@ def allocations(experiment: Experiment, c: sa.Connection) -> list[tuple[int, lis
     )
     out = []
     for t, arms, law in c.execute(query.order_by(entries.c.version)):
-        (p,) = policy.decode(law, [0])
+        (p,) = encoding.decode(law, [0])
         out.append((t, json.loads(arms), np.asarray(p, float).tolist()))
     return out
 
@@ -88,9 +90,13 @@ def _posterior(axes: Any, current: Policy) -> bool:
     draws = posterior_draws(current)
     if draws is None:
         return False
-    low, high = np.quantile(draws, [0.001, 0.999])
-    for k, i in enumerate(current.active):
-        axes.hist(draws[:, k], bins=np.linspace(low, high, 80), density=True, histtype="step", label=current.arms[i].label)
+    finite = draws[np.isfinite(draws)]  # under a heavy tail some are not
+    low, high = np.quantile(finite, [0.001, 0.99])
+    x = np.linspace(low, high, 400)
+    for k, label in enumerate(current.labels):
+        mine = np.clip(draws[:, k], 2 * low - high, 2 * high - low)  # what is far outside must not widen the kernel
+        if np.ptp(mine) > 0:
+            axes.plot(x, stats.gaussian_kde(mine)(x), label=label)
     axes.set(xlabel="mean reward", ylabel="density", title="Posterior of the mean rewards")
     axes.legend()
     return True
@@ -102,7 +108,8 @@ def _rewards(axes: Any, table: Table, current: Policy) -> bool:
     if not has.any():
         return False
     rewards = table.rewards[has]
-    bins = np.histogram_bin_edges(rewards, BINS)
+    counts = getattr(current.built.model, "support", "real") in ("binary", "count") and np.ptp(rewards) <= 10 * BINS
+    bins = np.arange(rewards.min() - 0.5, rewards.max() + 1.5) if counts else np.histogram_bin_edges(rewards, BINS)
     axes.hist(rewards, bins=bins, density=True, alpha=0.5, label="observed")
     predicted = predictive(current, np.array([current.active.index(a) for a in table.arms[has]]))
     if predicted is not None:
@@ -111,7 +118,7 @@ def _rewards(axes: Any, table: Table, current: Policy) -> bool:
             share = inside.size / predicted.size
             heights, edges = np.histogram(inside, bins, density=True)
             axes.stairs(heights * share, edges, label="fitted model", color="black")
-    axes.set(xlabel="reward", ylabel="density", title="Rewards and the fitted model")
+    axes.set(xlabel="reward", ylabel="share" if counts else "density", title="Rewards and the fitted model")
     axes.legend()
     return True
 

@@ -13,9 +13,11 @@ from .. import _random
 from ..agents import Thompson
 from . import estimates
 from .export import WAITING, Table, table_of
+from .status import allocation
 
 if TYPE_CHECKING:
-    from .experiment import Experiment, Policy
+    from .context import Policy
+    from .experiment import Experiment
 
 DRAWS = 4096
 LEVEL = 0.95
@@ -31,7 +33,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     """A report as JSON could hold it; what does not exist is None."""
     with experiment.store.read() as c:
         row = experiment.store.find(c, experiment.name)
-        current = experiment._policy(c, row.version)
+        current = experiment.context.policy(c, row.version)
     table = table_of(experiment)
     cap = experiment.spec.cap
     status = np.array(table.status) if table.status else np.zeros(0, "<U9")
@@ -144,10 +146,7 @@ def _arm(k: int, table: Table, status: np.ndarray, seen: _Seen, current: Policy,
         "cancelled": count("cancelled"),
     }
     place = current.active.index(k) if k in current.active else None
-    law = np.asarray(current.frozen.law, float)
-    added = np.asarray(current.built.mixture.added, float)
-    mixed = added + (1 - added.sum()) * law
-    out["allocation"] = 0.0 if place is None else _number(mixed[place])
+    out["allocation"] = 0.0 if place is None else _number(allocation(current)[place])
     for name in ("mean", "median", "low", "high", "best", "loss"):
         value = None if belief is None or place is None else _number(getattr(belief, name)[place])
         out[{"best": "p_best", "loss": "expected_loss"}.get(name, f"posterior_{name}")] = value
@@ -171,15 +170,14 @@ def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, cur
         return "Keep on: there are no rewards yet."
     if belief is None:
         return "Keep on, or compare the arms' means: this agent has no posterior to recommend from."
-    labels = [current.arms[i].label for i in current.active]
-    top = int(np.argmax(belief.best))
+    labels, top = current.labels, int(np.argmax(belief.best))
     burn_in = int(current.built.mixture.burn_in)
     few = [arm["arm"] for arm in report["arms"] if arm["active"] and arm["units"] < burn_in]
     if few:
         return f"Keep on: {few[0]!r} has not had its {burn_in} units yet."
     if belief.best[top] >= WINNER:
-        loss = f"{belief.loss[top]:.3g}"
-        return f"Consider {labels[top]!r}: it is best with probability {belief.best[top]:.3f}, and choosing it loses {loss} a unit."
+        loss = f", and choosing it loses {belief.loss[top]:.3g} a unit" if np.isfinite(belief.loss[top]) else ""
+        return f"Consider {labels[top]!r}: it is best with probability {belief.best[top]:.3f}{loss}."
     return f"Keep on: {labels[top]!r} leads, and is best with probability {belief.best[top]:.3f} only."
 
 

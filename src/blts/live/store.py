@@ -52,6 +52,11 @@ def record(row: sa.Row) -> Record:
     return Record(**row._mapping)
 
 
+# Statements that every request makes are built once: SQLAlchemy takes longer to build one than SQLite to answer it.
+_FIND = sa.select(schema.experiments).where(schema.experiments.c.name == sa.bindparam("wanted"))
+_FIND_LOCKED = _FIND.with_for_update()
+
+
 class Store:
     """One database."""
 
@@ -114,8 +119,7 @@ class Store:
 
     def find(self, connection: sa.Connection, name: str, *, lock: bool = False) -> Record:
         """The row of an experiment, and where asked nobody else's until the end of the transaction."""
-        query = sa.select(schema.experiments).where(schema.experiments.c.name == name)
-        row = connection.execute(query.with_for_update() if lock else query).first()
+        row = connection.execute(_FIND_LOCKED if lock else _FIND, {"wanted": name}).first()
         if row is None:
             known = connection.execute(sa.select(schema.experiments.c.name).limit(50)).scalars()
             raise UnknownName("experiment", name, known)
@@ -152,6 +156,13 @@ def _sentences(url: sa.URL) -> Iterator[None]:
     except exc.SQLAlchemyError as error:
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()
         raise StoreError(f"The database {url.render_as_string()} cannot be used: {cause[0] if cause else error}.") from error
+
+
+def update(connection: sa.Connection, table: sa.Table, row_id: int, values: dict[str, Any]) -> None:
+    """Some columns of the row with this id."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    columns = ", ".join(f"{name} = {mark}" for name in values)
+    connection.exec_driver_sql(f"UPDATE {table.name} SET {columns} WHERE id = {mark}", (*values.values(), row_id))
 
 
 def insert(connection: sa.Connection, table: sa.Table, columns: dict[str, Any], rows: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
 
-from . import ledger, policy, schema
-from .experiment import Policy, _clock_text, _whole_vector
+from . import arms as changing
+from . import asking, encoding, ledger, policy, refreshing, schema
 from .store import record
 
 if TYPE_CHECKING:
-    from .experiment import Experiment
+    from .context import Context, Policy
 
 MOST = 100  # differences that are named
 
@@ -30,23 +29,24 @@ class _Made(NamedTuple):
     vector: np.ndarray
 
 
-def differences(experiment: Experiment) -> list[str]:
+def differences(ctx: Context) -> list[str]:
     """What the replay finds otherwise than stored; nothing where all is well."""
-    with experiment.store.read() as c:
-        replay = _Replay(experiment, c)
+    with ctx.store.read() as c:
+        replay = _Replay(ctx, c)
         replay.run()
     return replay.found[:MOST]
 
 
 class _Replay:
-    def __init__(self, experiment: Experiment, c: sa.Connection):
-        self.experiment, self.c = experiment, c
+    def __init__(self, ctx: Context, c: sa.Connection):
+        self.ctx, self.c = ctx, c
         self.found: list[str] = []
-        self.row = experiment.store.find(c, experiment.name)
+        self.row = ctx.row(c)
+        self.fold = ledger.Fold(ctx.id)
         self.made = self._decisions()
 
     def run(self) -> None:
-        me, table = self.experiment, schema.policies
+        me, table = self.ctx, schema.policies
         found = self.c.execute(sa.select(table).where(table.c.experiment == me.id).order_by(table.c.version))
         entries = [record(row) for row in found]
         self._check_positions(entries)
@@ -55,11 +55,11 @@ class _Replay:
         self._check_digests()
         if self.found:  # what is left of a ledger with gaps cannot be replayed
             return
-        current = me._load(self.c, 1)
-        state = policy.start(me._key, current.built.agent)
+        current = me.load(self.c, 1)
+        state = policy.start(me.key, current.built.agent)
         current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw))
         self._compare(entries[0], current.frozen)
-        ticks = policy.start_clock(me._key, current.built.batching, len(current.active))
+        ticks = policy.start_clock(me.key, current.built.batching, len(current.active))
         batch, began, last = 1, 0, 0
         for entry, following in zip(entries, [*entries[1:], None], strict=True):
             if entry.version > 1:
@@ -68,8 +68,8 @@ class _Replay:
                     ticks = ticks._replace(due=jnp.zeros((), bool))
                     batch, began = batch + 1, entry.t
                 else:
-                    stored = me._load(self.c, entry.version)
-                    made, ticks = me._carried(current, ticks, stored.active, stored.built, entry.version)
+                    stored = me.load(self.c, entry.version)
+                    made, ticks = changing.carried(me, current, ticks, stored.active, stored.built, entry.version)
                     current = stored._replace(frozen=current.frozen)
                 self._compare(entry, made)
                 if entry.in_use:
@@ -85,7 +85,7 @@ class _Replay:
     def _decisions(self) -> _Made:
         table = schema.decisions
         query = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector)
-        found = ledger.fetch(self.c, query.where(table.c.experiment == self.experiment.id).order_by(table.c.t))
+        found = ledger.fetch(self.c, query.where(table.c.experiment == self.ctx.id).order_by(table.c.t))
         columns = zip(*found, strict=True) if found else [()] * 5
         return _Made(*(np.array(list(column)) for column in columns))
 
@@ -93,7 +93,7 @@ class _Replay:
         """No entry of the ledger is missing, and none is there twice."""
         positions = {entry.position for entry in entries}
         for table in (schema.audit, schema.rewards):
-            positions |= set(self.c.execute(sa.select(table.c.position).where(table.c.experiment == self.experiment.id)).scalars())
+            positions |= set(self.c.execute(sa.select(table.c.position).where(table.c.experiment == self.ctx.id)).scalars())
         if positions != set(range(1, self.row.position + 1)):
             self._say(f"the ledger has {len(positions)} entries up to position {self.row.position}")
         if self.made.t.tolist() != list(range(1, self.row.t + 1)):
@@ -101,7 +101,7 @@ class _Replay:
 
     def _check_digests(self) -> None:
         """Every operation's reward entries are those that it wrote."""
-        me, table, log = self.experiment, schema.rewards, schema.audit
+        me, table, log = self.ctx, schema.rewards, schema.audit
         query = sa.select(table.c.position, table.c.t, table.c.kind, table.c.reward).where(table.c.experiment == me.id)
         entries = ledger.fetch(self.c, query.order_by(table.c.position))
         places = np.array([entry[0] for entry in entries])
@@ -114,15 +114,16 @@ class _Replay:
             before = position
 
     def _refreshed(self, current: Policy, entry: Any) -> policy.Frozen:
-        rows = ledger.rows_until(self.c, self.experiment.id, entry.watermark)
+        self.fold = self.fold.until(self.c, entry.watermark)
+        rows = self.fold.rows
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
-        return self.experiment._learned(current, rows, entry.t, json.loads(entry.about)["repeat"])[0]
+        return refreshing.learned(self.ctx, current, rows, entry.t, json.loads(entry.about)["repeat"])[0]
 
     def _compare(self, entry: Any, made: policy.Frozen) -> None:
         for what, stored, again in (
-            ("state", entry.state, policy.encode(made.state)),
-            ("propensities", entry.law, policy.encode([made.law])),
+            ("state", entry.state, encoding.encode(made.state)),
+            ("propensities", entry.law, encoding.encode([made.law])),
         ):
             if stored != again:
                 self._say(f"version {entry.version} has another {what} than its replay")
@@ -133,7 +134,7 @@ class _Replay:
         """Decisions first + 1 … last again."""
         if last == first:
             return ticks
-        after, arms, laws = self.experiment._decide(current, ticks, last - first)
+        after, arms, laws = asking.decide(self.ctx, current, ticks, last - first)
         made = _Made(*(column[first:last] for column in self.made))
         arms = np.array([current.active[a] for a in arms])
         if len(arms) < last - first:
@@ -144,17 +145,14 @@ class _Replay:
             self._say(f"decision {first + 1 + wrong[0]} and {wrong.size - 1} more played another arm than their replay")
         if not ((made.batch == batch).all() and (made.policy == current.version).all()):
             self._say(f"decisions {first + 1} to {last} have another batch or policy than their replay")
-        same = bool((laws == laws[:1]).all())
-        distinct, which = (laws[:1], np.zeros(len(laws), int)) if same else np.unique(laws, axis=0, return_inverse=True)
-        names = [hashlib.sha256(json.dumps(_whole_vector(law, current)).encode()).hexdigest()[:24] for law in distinct]
-        if not (np.array(names)[which.reshape(-1)] == made.vector).all():
+        if not (np.array(asking.Vectors(current, laws).of_decisions) == made.vector).all():
             self._say(f"decisions {first + 1} to {last} have other propensities than their replay")
         return after
 
     def _check_row(self, current: Policy, ticks: policy.Clock, batch: int, began: int) -> None:
-        row, c, me = self.row, self.c, self.experiment
+        row, c, me = self.row, self.c, self.ctx
         vectors = c.execute(sa.select(schema.vectors).where(schema.vectors.c.experiment == me.id)).all()
-        if any(hashlib.sha256(v.probabilities.encode()).hexdigest()[:24] != v.vector for v in vectors):
+        if any(asking.digest(v.probabilities) != v.vector for v in vectors):
             self._say("a propensity vector was changed")
         if set(self.made.vector.tolist()) - {v.vector for v in vectors}:
             self._say("a propensity vector is missing")
@@ -169,7 +167,7 @@ class _Replay:
             "began": began,
             "due": bool(ticks.due),
             "awaited": row.t - began - len(settled),
-            "clock": _clock_text(ticks),
+            "clock": encoding.clock_text(ticks),
             "paused": _paused(c, me.id),
         }
         for name, value in again.items():

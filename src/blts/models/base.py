@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -91,8 +92,8 @@ def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Arra
     """`init` or `draw` of every arm of a stacked model.
 
     A model whose draws are a function of `dim` standard normals has `init_from(z)` and, for its posterior,
-    `draw_from(z, marginal)`: all arms' normals then come from one key, two to a generator block, where a key for each arm
-    would cost two blocks a number.
+    `draw_from(z, marginal)`: all arms' normals then come from one key, where a key for each arm
+    would double the cost.
     """
     arms = jax.tree.leaves(model)[0].shape[0]
     if hasattr(model, f"{method}_from"):
@@ -102,6 +103,16 @@ def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Arra
     return jax.vmap(lambda single, k, *s: getattr(single, method)(k, *s))(model, keys, *summaries)
 
 
+SUPPORTS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "real": (lambda r: True, "any finite number"),
+    "positive": (lambda r: r > 0, "above zero"),
+    "nonnegative": (lambda r: r >= 0, "zero or above"),
+    "count": (lambda r: r >= 0 and r == int(r), "0, 1, 2, …"),
+    "binary": (lambda r: r in (0.0, 1.0), "0 or 1"),
+}
+"""Which rewards a model can give, as a test and in words."""
+
+
 class Described:
     """How models show themselves: a constructor call in `repr`, a sentence in `print` and in a notebook."""
 
@@ -109,7 +120,7 @@ class Described:
     hidden: ClassVar[tuple[str, ...]] = ()
     """Numbers that are not settings, and are left out of the sentence."""
     support: ClassVar[str] = "real"
-    """The rewards that can occur: "real", "positive", "nonnegative", "count" or "binary"."""
+    """The rewards that can occur: one of SUPPORTS."""
 
     def __str__(self) -> str:
         arms = arm_count(self)

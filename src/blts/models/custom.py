@@ -16,7 +16,7 @@ from .. import _random
 from .._module import array, module, positive, short, static
 from .._typing import Array, Float, Numbers, PRNGKey, Scalar, Theta
 from ..errors import ConfigError
-from .base import Described, Theory, arm_count, check_density, first_arm, low_high, stack
+from .base import SUPPORTS, Described, Theory, arm_count, check_density, first_arm, low_high, stack
 
 C = TypeVar("C")
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
@@ -107,6 +107,7 @@ class NumPyro(_Custom):
     hyper: dict[str, Array] = dataclasses.field(default_factory=dict)
     precision: Numbers = array(default=(1.0,), ndim=1)
     dim: int = static(default=1)
+    support: str = static(default="real")  # type: ignore[assignment]
     maker: ClassVar[str] = "from_numpyro"
     parts: ClassVar[tuple[str, str]] = ("likelihood", "prior")
 
@@ -208,8 +209,17 @@ def from_numpyro(
     single = first_arm(model)
     _check_distributions(distributions, single)
     dim = single.init(_random.as_key(0)).shape[0]
-    model = dataclasses.replace(model, dim=dim)
+    model = dataclasses.replace(model, dim=dim, support=_support(single))
     return _finished(maker, model, arms)
+
+
+def _support(single: NumPyro) -> str:
+    """The rewards of the likelihood in the words of `Described.support`; "real" where none of them fits."""
+    from numpyro.distributions import constraints
+
+    support = single._law(single.init(_random.as_key(0))).support
+    names = {"positive": "positive", "nonnegative": "nonnegative", "nonnegative_integer": "count", "boolean": "binary"}
+    return next((ours for theirs, ours in names.items() if support is getattr(constraints, theirs)), "real")
 
 
 def _check_distributions(distributions: Any, single: NumPyro) -> None:
@@ -253,6 +263,7 @@ class Functions(_Custom):
     precision: Numbers = array(default=(1.0,), ndim=1)
     draws: Numbers = array(default=None, ndim=2)
     dim: int = static(default=1)
+    support: str = static(default="real")  # type: ignore[assignment]
     maker: ClassVar[str] = "from_functions"
     parts: ClassVar[tuple[str, str]] = ("prior", "likelihood")
 
@@ -305,6 +316,7 @@ def from_functions(
     mean_reward: Callable | None = None,
     init: Callable | None = None,
     sample: Callable | None = None,
+    support: str = "real",
     arms: int | None = None,
     **hyper: Any,
 ) -> Functions:
@@ -319,6 +331,8 @@ def from_functions(
         init: `init(key, **hyper)`, a draw from the prior. Where it is left out, 1024 Metropolis-adjusted Langevin
             chains draw from log_prior now, and the model keeps their ends.
         sample: `sample(key, theta, **hyper)`, a reward; only simulated bandits need it.
+        support: the rewards that can occur, "real", "positive", "nonnegative", "count" or "binary": what a live
+            experiment takes.
         arms: the number of arms, where no hyper-parameter says it.
         **hyper: hyper-parameters, each a number or an array with one entry for each arm.
 
@@ -350,7 +364,10 @@ def from_functions(
         curvature = np.broadcast_to(curvature, (dim,))
     if np.shape(curvature)[-1] != dim:
         raise ConfigError(f"{maker}: L must be a number or one for each of the {dim} coordinates of θ; got shape {np.shape(L)}.")
-    model = Functions(log_prior, log_likelihood, mean_reward, init, sample, _numbers_only(maker, hyper), curvature, dim=dim)
+    if support not in SUPPORTS:
+        raise ConfigError(f"{maker}: support must be one of {', '.join(SUPPORTS)}; got {support!r}.")
+    densities = (log_prior, log_likelihood, mean_reward, init, sample)
+    model = Functions(*densities, _numbers_only(maker, hyper), curvature, dim=dim, support=support)
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
     _check_at_zero(model)

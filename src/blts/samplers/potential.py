@@ -81,14 +81,10 @@ class Whitening(NamedTuple):
         )
 
 
-def _sum_chunks(of_chunk: Callable[[Row, Float[Array, " rows"]], Tree], rows: Rows, zero: Tree) -> Tree:
-    """Σ of_chunk(rows, weights) over all rows, `CHUNK` at a time."""
-
-    def add(c, total):
-        i = CHUNK * c + jnp.arange(CHUNK)
-        return jax.tree.map(jnp.add, total, of_chunk(rows.at(i), jnp.where(i < rows.n, 1.0, 0.0)))
-
-    return lax.fori_loop(0, (rows.most + CHUNK - 1) // CHUNK, add, zero)
+def _sum_chunks(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero: Tree) -> Tree:
+    """Σ of_chunk(i) over the numbers i of rows, `CHUNK` at a time, up to `most` of them."""
+    add = lambda c, total: jax.tree.map(jnp.add, total, of_chunk(CHUNK * c + jnp.arange(CHUNK)))  # noqa: E731
+    return lax.fori_loop(0, (most + CHUNK - 1) // CHUNK, add, zero)
 
 
 def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Potential:
@@ -105,14 +101,32 @@ def from_summary(model: Sufficient, summary: Tree, scale: Theta) -> Potential:
 def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
     """The full potential as a sum over the arm's rows, for models without a summary: O(n) an evaluation."""
 
+    def of_chunk(f, x, i):
+        return f(model, x, rows.at(i), jnp.where(i < rows.n, 1.0, 0.0))
+
     def value(x):
-        return -model.log_prior(x) - _sum_chunks(partial(log_likelihood, model, x), rows, jnp.zeros(()))
+        return -model.log_prior(x) - _sum_chunks(partial(of_chunk, log_likelihood, x), rows.most, jnp.zeros(()))
 
     def grad(key, x):
-        data = _sum_chunks(partial(jax.grad(log_likelihood, 1), model, x), rows, jnp.zeros_like(x))
+        data = _sum_chunks(partial(of_chunk, jax.grad(log_likelihood, 1), x), rows.most, jnp.zeros_like(x))
         return -jax.grad(model.log_prior)(x) - data
 
     return Potential(value, grad, scale)
+
+
+def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
+    """The full potential estimated from `size` rows, evenly spaced and always the same, or from all while n ≤ size."""
+    few, most = rows.n <= size, jnp.minimum(rows.most, size)
+
+    def grad(key, x):
+        def of_chunk(i):
+            places = jnp.where(few, i, (i * (rows.n / size)).astype(int))
+            weights = jnp.where(few, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
+            return jax.grad(log_likelihood, 1)(model, x, rows.at(places), weights)
+
+        return -jax.grad(model.log_prior)(x) - _sum_chunks(of_chunk, most, jnp.zeros_like(x))
+
+    return Potential(_no_value, grad, scale)
 
 
 def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:

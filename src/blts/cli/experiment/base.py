@@ -1,0 +1,42 @@
+"""What all commands of `blts experiment` share: their options, their exit codes, and how an experiment is opened."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import ConfigError
+
+app = typer.Typer(
+    help="Live experiments: ask for decisions, tell rewards, refresh the posterior.\n\n"
+    "Exit codes: 0 done, 1 an error of ours, 2 refused, 3 a refresh that has to wait, 4 verify found differences, "
+    "5 tell --strict had rows that were not accepted.",
+    no_args_is_help=True,
+)
+
+WAITS, DIFFERS, NOT_ACCEPTED = 3, 4, 5
+
+Name = Annotated[str, typer.Argument(help="The experiment.")]
+Db = Annotated[str | None, typer.Option("--db", help="A database URL or a file; by default BLTS_DB, or blts.db here.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Reason = Annotated[str, typer.Option(help="A word for the audit log.")]
+Request = Annotated[str | None, typer.Option("--request-id", help="The same id again gives the same answer again.")]
+
+
+def library() -> Any:
+    """The library, with compiled programs kept between commands."""
+    from ...compilation import prepare
+
+    prepare()
+    try:
+        from ... import live
+    except ModuleNotFoundError as error:
+        if error.name != "sqlalchemy":
+            raise
+        raise ConfigError('Experiments need SQLAlchemy; install it with: pip install "blts[live]".') from None
+    return live
+
+
+def opened(db: str | None, name: str) -> Any:
+    return library().Experiment.open(db, name)

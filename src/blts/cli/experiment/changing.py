@@ -1,0 +1,75 @@
+"""What a person changes in a running experiment: `pause`, `resume`, `add-arm`, `retire-arm`, `correct`, `cancel`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .base import AsJson, Db, Name, Reason, app, opened
+from .output import done
+
+
+@app.command()
+def pause(name: Name, reason: Reason = "", db: Db = None, as_json: AsJson = False) -> None:
+    """Hand out no decisions until `resume`; rewards are still accepted."""
+    opened(db, name).pause(reason)
+    done(as_json, {"paused": True}, f"{name} is paused.")
+
+
+@app.command()
+def resume(name: Name, reason: Reason = "", db: Db = None, as_json: AsJson = False) -> None:
+    """Hand out decisions again."""
+    opened(db, name).resume(reason)
+    done(as_json, {"paused": False}, f"{name} goes on.")
+
+
+@app.command("add-arm")
+def add_arm(
+    name: Name,
+    label: Annotated[str, typer.Argument(help="The new arm.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A number of the model for this arm, as name=value.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add an arm from the next decision on."""
+    from ..simulate import options_of
+
+    version = opened(db, name).add_arm(label, **options_of(set_ or []))
+    done(as_json, {"arm": label, "policy_version": version}, f"{label} is in; policy version {version}.")
+
+
+@app.command("retire-arm")
+def retire_arm(
+    name: Name, label: Annotated[str, typer.Argument(help="The arm.")], reason: Reason = "", db: Db = None, as_json: AsJson = False
+) -> None:
+    """Play an arm no more; what it earned stays."""
+    version = opened(db, name).retire_arm(label, reason)
+    done(as_json, {"arm": label, "policy_version": version}, f"{label} is out; policy version {version}.")
+
+
+@app.command(context_settings={"ignore_unknown_options": True})  # a reward may begin with a minus
+def correct(
+    name: Name,
+    decision_id: Annotated[str, typer.Argument(help="The decision.")],
+    reward: Annotated[float, typer.Argument(help="The right reward.")],
+    reason: Reason = "",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replace a reward; the next refresh learns from the new one."""
+    changed = opened(db, name).correct(decision_id, reward, reason)
+    done(as_json, {"changed": changed}, "Corrected." if changed else "It stood so already.")
+
+
+@app.command()
+def cancel(
+    name: Name,
+    decision_ids: Annotated[list[str], typer.Argument(help="Decisions whose unit was never exposed.")],
+    reason: Reason = "",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Withdraw decisions that nobody was exposed to."""
+    changed = opened(db, name).cancel(decision_ids, reason)
+    done(as_json, {"cancelled": changed}, f"{changed} decisions cancelled.")

@@ -1,0 +1,106 @@
+"""Experiments of a database: `create`, `list`, `migrate`."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import ConfigError
+from .base import AsJson, Db, Name, app, library
+from .output import done, print_json, say
+
+
+@app.command()
+def create(
+    name: Name,
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="An arm's label; repeat it for every arm.")] = None,
+    model: Annotated[str | None, typer.Option(help="The reward model; `blts list` shows all.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="The agent, or sgld, exact, ula or mala.")] = None,
+    batching: Annotated[str | None, typer.Option(help='A batching scheme, or "external".')] = None,
+    spec: Annotated[pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this.")] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed makes the same decisions.")] = None,
+    floor: Annotated[float | None, typer.Option(help="Probability that every arm has on top.")] = None,
+    control: Annotated[str | None, typer.Option(help="The control arm; by default the first.")] = None,
+    control_share: Annotated[float | None, typer.Option(help="Probability that the control has on top.")] = None,
+    burn_in: Annotated[int | None, typer.Option(help="Units that every arm has first.")] = None,
+    window: Annotated[float | None, typer.Option(help="Seconds after which a reward is no longer awaited.")] = None,
+    default_reward: Annotated[float | None, typer.Option(help="What silence has earned when the window is over.")] = None,
+    cap: Annotated[float | None, typer.Option(help="Rewards above it count as this much in reports.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="An option of the model, sampler or batching, as name=value; repeatable.")
+    ] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Define an experiment. The same command again changes nothing."""
+    given = {
+        "seed": seed,
+        "floor": floor,
+        "control": control,
+        "control_share": control_share,
+        "burn_in": burn_in,
+        "window": window,
+        "default_reward": default_reward,
+        "cap": cap,
+    }
+    chosen = {key: value for key, value in given.items() if value is not None}
+    parts = {"model": model, "sampler": sampler, "batching": batching}
+    if spec is not None and (arm or chosen or set_ or any(parts.values())):
+        raise ConfigError("A specification file has everything; give --spec alone, or the options.")
+    if spec is None and (not arm or model is None):
+        raise ConfigError("An experiment needs --arm (once for every arm) and --model, or --spec.")
+    live = library()
+    if spec is not None:
+        experiment = live.Experiment.create(db, name, spec=live.Spec.read(spec))
+    else:
+        named = {key: value for key, value in parts.items() if value is not None}
+        experiment = live.Experiment.create(db, name, arm, **_with_options(named, set_ or []), **chosen)
+    status = experiment.status()
+    if as_json:
+        print_json(status)
+    else:
+        say(f"{name}: {len(status['arms'])} arms, {status['model']}, {status['sampler']}, {status['batching']} batching.")
+
+
+def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
+    """Each `--set` under the part that has an option of that name."""
+    from ...catalogue.condition import sorted_options
+    from ...live.parts import BATCHINGS, EXTERNAL, SAMPLERS
+    from ...registry import find
+    from ..simulate import options_of
+
+    names = {"sampler": "blts", "batching": "dynamic"} | parts
+    entries = {
+        "model": find("model", names["model"]),
+        "sampler": find("agent", SAMPLERS.get(names["sampler"], names["sampler"])),
+    }
+    if names["batching"] != EXTERNAL:
+        entries["batching"] = find("batching", BATCHINGS.get(names["batching"], names["batching"]))
+    chosen = sorted_options(entries, options_of(pairs))
+    return {kind: {"name": names[kind], **chosen.get(kind, {})} for kind in names if kind in parts or chosen.get(kind)}
+
+
+@app.command("list")
+def list_(db: Db = None, as_json: AsJson = False) -> None:
+    """Show the experiments of a database."""
+    library()
+    from ...live.store import Store
+
+    names = Store(db, create=False).names()
+    if as_json:
+        print_json(names)
+    else:
+        for name in names:
+            say(name)
+
+
+@app.command()
+def migrate(db: Db = None, as_json: AsJson = False) -> None:
+    """Bring a database to this version's schema."""
+    library()
+    from ...live.store import Store
+
+    before, after = Store.migrate(db)
+    done(as_json, {"before": before, "after": after}, f"Schema version {after} (it was {before}).")

@@ -1,0 +1,150 @@
+"""What is known of an experiment: `status`, `report`, `export`, `audit`, `verify`."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Annotated, Any
+
+import typer
+
+from .base import DIFFERS, AsJson, Db, Name, app, opened
+from .output import cell, interval, moment, percent, print_json, say, show_table
+
+LONGEST = 300  # characters of an audit entry that are shown
+
+
+@app.command()
+def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
+    """Show where an experiment stands."""
+    found = opened(db, name).status()
+    if as_json:
+        print_json(found)
+        return
+    allocation = found.pop("allocation")
+    found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
+    found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
+    for key in ("created_at", "refreshed_at"):
+        found[key] = moment(found[key])
+    rows = [[key.replace("_", " "), value] for key, value in found.items() if key != "name"]
+    show_table(name, ["", "value"], rows, words=("value",))
+    if allocation:
+        show_table("allocation", ["arm", "probability"], [[label, p] for label, p in allocation.items()])
+
+
+@app.command()
+def report(
+    name: Name,
+    figures: Annotated[pathlib.Path | None, typer.Option(help="Also write figures into this folder.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is known: posteriors, estimates, checks and a recommendation."""
+    experiment = opened(db, name)
+    found = experiment.report()
+    if figures is not None:
+        from ...live.figures import draw
+
+        found["figures"] = [str(path) for path in draw(experiment, figures)]
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _show(found: dict[str, Any]) -> None:
+    title = (
+        f"{found['name']}: {found['decisions']} decisions, policy version {found['policy']}, cap on rewards {cell(found['cap'])}"
+    )
+    show_table(
+        title,
+        ["arm", "units", "pending", "observed", "defaulted", "missing", "cancelled", "allocation"],
+        [
+            [a["arm"], a["units"], a["pending"], a["observed"], a["defaulted"], a["missing"], a["cancelled"], a["allocation"]]
+            for a in found["arms"]
+        ],
+    )
+    show_table(
+        "\nposterior mean rewards, 95 % intervals",
+        ["arm", "posterior", "P(best)", "expected loss"],
+        [[a["arm"], _posterior(a), a["p_best"], a["expected_loss"]] for a in found["arms"]],
+    )
+    if any(_infinite(a) for a in found["arms"]):
+        say("* is a median: under so heavy a tail the posterior mean is infinite, and so is the expected loss.")
+    show_table(
+        "\nestimates of the mean rewards, 95 % intervals",
+        ["arm", "naive", "IPW", "AIPW"],
+        [
+            [a["arm"], *(interval(a[kind]["value"], a[kind]["low"], a[kind]["high"]) for kind in ("naive", "ipw", "aipw"))]
+            for a in found["arms"]
+        ],
+    )
+    ratio, gain = found["sample_ratio"], found["value_against_equal"]
+    lines = [f"rewards that never came: {percent(found['missing_feedback_rate'])}; {found['pending']} are pending"]
+    if ratio:
+        lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
+    if gain and gain["per_unit"] is not None:
+        lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit")
+    if found["cap"] is not None:
+        lines.append(f"{found['capped_rewards']} rewards are above the cap of {found['cap']:g} and count as that much here")
+    say("\n" + "\n".join(lines))
+    say("\n" + found["why_estimates_differ"])
+    if found["outside_theory"]:
+        say(f"Outside the theorem: {found['outside_theory']}")
+    say("\n" + found["recommendation"])
+
+
+def _infinite(arm: dict[str, Any]) -> bool:
+    return arm["posterior_mean"] is None and arm["posterior_median"] is not None
+
+
+def _posterior(arm: dict[str, Any]) -> str:
+    centre = arm["posterior_median"] if _infinite(arm) else arm["posterior_mean"]
+    return interval(centre, arm["posterior_low"], arm["posterior_high"]) + "*" * _infinite(arm)
+
+
+@app.command()
+def export(
+    name: Name,
+    file: Annotated[pathlib.Path, typer.Argument(help="A .csv or .parquet file.")],
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write every decision with its propensities and reward."""
+    rows = opened(db, name).export(file)
+    if as_json:
+        print_json({"rows": rows, "file": str(file)})
+    else:
+        say(f"{rows} decisions in {file}.")
+
+
+@app.command()
+def audit(name: Name, db: Db = None, as_json: AsJson = False) -> None:
+    """Show everything that was done, in order."""
+    found = opened(db, name).audit()
+    if as_json:
+        print_json(found)
+        return
+    rows = [[e["position"], moment(e["at"]), e["actor"], e["what"], _in_words(e["detail"])] for e in found]
+    show_table(name, ["position", "at", "actor", "what", "detail"], rows, words=("actor", "what", "detail"))
+
+
+def _in_words(detail: dict[str, Any]) -> str:
+    """What an entry of the audit log says, without what says nothing; --json has all of it."""
+    said = {key: value for key, value in detail.get("spec", detail).items() if value not in (None, "", 0, [], {}, False)}
+    said.pop("digest", None)
+    words = ", ".join(f"{key} {json.dumps(value, ensure_ascii=False)}" for key, value in said.items())
+    return words if len(words) <= LONGEST else words[:LONGEST] + " …"
+
+
+@app.command()
+def verify(name: Name, db: Db = None, as_json: AsJson = False) -> None:
+    """Replay the ledger and compare it, bit for bit, with what is stored."""
+    experiment = opened(db, name)
+    found = experiment.verify()
+    if as_json:
+        print_json({"verified": not found, "differences": found})
+    else:
+        say("The ledger replays to what is stored, bit for bit." if not found else "\n".join(found))
+    if found:
+        raise typer.Exit(DIFFERS)

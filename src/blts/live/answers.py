@@ -1,0 +1,56 @@
+"""What an experiment answers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Decision(NamedTuple):
+    id: str
+    arm: str
+    batch: int
+    policy: int
+    """The version of the policy that made it."""
+    propensities: dict[str, float]
+    """With which probability each arm would have been played."""
+
+
+class Answer(NamedTuple):
+    decisions: tuple[Decision, ...]
+    feedback_due: bool
+    """The batch is closed: no more decisions before its rewards are in and `refresh` was called."""
+    awaited: int
+    """Rewards that this batch waits for."""
+    paused: bool = False
+    why: str | None = None
+    """Why there are fewer decisions than were asked for."""
+
+
+class Told(NamedTuple):
+    """How many rows had which fate; `ids` has those that were not accepted, with a reason where they are invalid."""
+
+    accepted: int
+    duplicate: int
+    conflict: int
+    unknown: int
+    invalid: int
+    ids: dict[str, list[Any]]
+    awaited: int
+    feedback_due: bool
+
+
+class Refreshed(NamedTuple):
+    refreshed: bool
+    version: int
+    """Of the policy that was written, or else of the one in use."""
+    in_use: bool
+    batch: int
+    """The batch that runs now."""
+    why: str | None
+    """Why nothing was refreshed, or why the new version is kept out of use."""
+    awaited: int
+    diagnostics: dict[str, Any]
+
+
+def rewards_in_words(count: int) -> str:
+    return f"{count} reward{'' if count == 1 else 's'}"

@@ -1,0 +1,123 @@
+"""Arms that come and go: each change is a policy version of its own, and what is known of the others is carried over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import sqlalchemy as sa
+
+from .. import _random
+from .._typing import PRNGKey, Tree
+from ..errors import ConfigError, UnknownName
+from . import encoding, entries, policy, schema
+from .checks import check_metadata, check_text
+from .parts import Arm
+from .spec import Built
+from .store import Record
+
+if TYPE_CHECKING:
+    from .context import Context, Policy
+
+GROWN = policy.LAST - 1  # no decision has this index either: it is for the starting values of arms that come later
+
+
+def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: dict[str, float]) -> int:
+    check_text("An arm's label", label)
+    arm = Arm(label, check_metadata(metadata or {}), options)
+    with ctx.store.write() as c:
+        row = ctx.row(c, lock=True)
+        current = ctx.policy(c, row.version)
+        if label in [a.label for a in current.arms]:
+            raise ConfigError(f"There is an arm {label!r} already; take another label.")
+        active = (*current.active, len(current.arms))
+        if ctx.spec.floor * len(active) + ctx.spec.control_share >= 1:
+            raise ConfigError(f"With {len(active)} arms the floors and the control share leave nothing to the agent.")
+        detail = {"arm": label, "options": options}
+        version = _rearm(ctx, c, row, current, (*current.arms, arm), active, "add arm", detail)
+        entries.add_arms(ctx, c, [arm], len(current.arms), version)
+        return version
+
+
+def retire_arm(ctx: Context, label: str, reason: str) -> int:
+    with ctx.store.write() as c:
+        row = ctx.row(c, lock=True)
+        current = ctx.policy(c, row.version)
+        if label not in current.labels:
+            raise UnknownName("active arm", label, current.labels)
+        if len(current.active) == 1:
+            raise ConfigError(f"{label!r} is the last active arm; pause the experiment instead.")
+        index = current.active[current.labels.index(label)]
+        active = tuple(i for i in current.active if i != index)
+        version = _rearm(ctx, c, row, current, current.arms, active, "retire arm", {"arm": label, "reason": reason})
+        table = schema.arms
+        c.execute(sa.update(table).where(table.c.experiment == ctx.id, table.c.arm == index).values(retired=version))
+        return version
+
+
+def _rearm(
+    ctx: Context,
+    c: sa.Connection,
+    row: Record,
+    current: Policy,
+    arms: tuple[Arm, ...],
+    active: tuple[int, ...],
+    what: str,
+    detail: dict[str, Any],
+) -> int:
+    """A policy version for other arms."""
+    version, position, now = row.versions + 1, row.position + 1, ctx.now()
+    built = ctx.spec.build(active, arms)
+    frozen, ticks = carried(ctx, current, ctx.ticks(row, current), active, built, version)
+    entries.add_policy(
+        ctx,
+        c,
+        version=version,
+        kind="arms",
+        batch=row.batch,
+        t=row.t,
+        position=position,
+        watermark=entries.policy_row(c, ctx.id, current.version).watermark,
+        active=active,
+        frozen=frozen,
+        about=entries.about(ctx, arms, active, built, frozen.state),
+        now=now,
+    )
+    entries.add_audit(ctx, c, position, what, detail | {"version": version}, now)
+    entries.update(ctx, c, position=position, versions=version, version=version, clock=encoding.clock_text(ticks))
+    return version
+
+
+def carried(
+    ctx: Context, current: Policy, ticks: policy.Clock, active: tuple[int, ...], built: Built, version: int
+) -> tuple[policy.Frozen, policy.Clock]:
+    """The state and the clock of other arms, with all that is known of those that stay."""
+    fresh = _start(ctx.key, built.agent, version)
+    state = _carry(current.frozen.state, fresh, current.active, active)
+    zero = policy.start_clock(ctx.key, built.batching, len(active))
+    plays, batching = _carry((ticks.plays, ticks.batching), (zero.plays, zero.batching), current.active, active)
+    return policy.freeze(built.agent, state, ctx.spec.draw), policy.Clock(ticks.t, plays, batching, ticks.due)
+
+
+def _carry(old: Tree, fresh: Tree, before: tuple[int, ...], after: tuple[int, ...]) -> Tree:
+    """`fresh` with what `old` knows of the arms that both have. Arrays have their arms in front; numbers are kept."""
+    kept = [arm for arm in after if arm in before]
+    source = [before.index(arm) for arm in kept]
+    place = [after.index(arm) for arm in kept]
+
+    def move(a, b):
+        if jnp.ndim(b) == 0:
+            return a
+        if jnp.shape(a)[0] != len(before) or jnp.shape(b)[0] != len(after):
+            raise ConfigError("This agent or batching keeps numbers that are not one for each arm, so its arms cannot change.")
+        return jnp.asarray(b).at[np.array(place, int)].set(jnp.asarray(a)[np.array(source, int)])
+
+    return jax.tree.map(move, old, fresh)
+
+
+@jax.jit
+def _start(key: PRNGKey, agent: Any, version: int) -> Tree:
+    """Starting values for a policy version with other arms."""
+    return agent.init(_random.fold_in(_random.fold_in(key, GROWN), version))

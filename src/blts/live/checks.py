@@ -1,0 +1,69 @@
+"""What can be stored and learned from: texts, labels, metadata, and rewards that a model can give."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..models.base import SUPPORTS
+
+MOST_ARMS = 1000
+
+
+def check_text(what: str, text: Any, longest: int = 200) -> str:
+    """Refuse what a database cannot hold: empty or endless text, NUL, and halves of characters."""
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"{what} must be text that is not empty; got {text!r}.")
+    if len(text) > longest:
+        raise ConfigError(f"{what} must have at most {longest} characters; this has {len(text)}.")
+    if "\x00" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
+        raise ConfigError(f"{what} must not contain NUL or lone surrogates; got {text!r}.")
+    return text
+
+
+def check_labels(labels: list[Any]) -> None:
+    if not 1 <= len(labels) <= MOST_ARMS:
+        raise ConfigError(f"An experiment has between 1 and {MOST_ARMS} arms; got {len(labels)}.")
+    for label in labels:
+        check_text("An arm's label", label)
+    twice = {label for label in labels if labels.count(label) > 1}
+    if twice:
+        raise ConfigError(f"Arms need labels of their own; {sorted(twice)[0]!r} is given twice.")
+
+
+def check_metadata(metadata: Any) -> dict[str, Any]:
+    if not isinstance(metadata, Mapping):
+        raise ConfigError(f"An arm's metadata must be a table of names and values; got {metadata!r}.")
+    try:
+        return json.loads(json.dumps(dict(metadata), allow_nan=False))
+    except (TypeError, ValueError):
+        raise ConfigError(f"An arm's metadata must be what JSON can hold; got {metadata!r}.") from None
+
+
+def check_whole(name: str, value: Any, least: int, most: int) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
+        raise ConfigError(f"{name} must be a whole number from {least} to {most}; got {value!r}.")
+
+
+LARGEST = 1e30  # single precision ends at 3e38, and a square must not pass it
+
+
+def check_support(model: Any) -> None:
+    support = getattr(model, "support", "real")
+    if support not in SUPPORTS:
+        raise ConfigError(f"A model's support must be one of {', '.join(SUPPORTS)}; {type(model).__name__} has {support!r}.")
+
+
+def outside(model: Any, reward: float) -> str | None:
+    """Why a reward cannot be learned from, or None where it can."""
+    if not math.isfinite(reward):
+        return "a reward must be finite"
+    if abs(reward) > LARGEST:
+        return f"a reward must be between {-LARGEST:g} and {LARGEST:g}"
+    holds, words = SUPPORTS[getattr(model, "support", "real")]
+    return None if holds(reward) else f"rewards of this model are {words}"

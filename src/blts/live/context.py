@@ -1,0 +1,118 @@
+"""What every function of an experiment works on: its database, its definition, and what was built from them before."""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import sqlalchemy as sa
+
+from . import encoding, entries, ledger, policy, schema
+from .checks import check_text
+from .parts import EXTERNAL, Arm
+from .spec import Built, Spec
+from .store import Record, Store
+
+
+class Policy(NamedTuple):
+    """A version in use, ready to decide."""
+
+    version: int
+    active: tuple[int, ...]
+    arms: tuple[Arm, ...]
+    """All arms there have been."""
+    built: Built
+    frozen: policy.Frozen
+
+    @property
+    def labels(self) -> list[str]:
+        """Those of the active arms."""
+        return [self.arms[i].label for i in self.active]
+
+
+class Context:
+    """One experiment in one database, with what is costly to build kept between calls."""
+
+    def __init__(self, store: Store, name: str, spec: Spec, row: Record, clock: Callable[[], float], actor: str | None):
+        self.store, self.name, self.spec = store, name, spec
+        self.id, self.code = row.id, row.code
+        self.actor = _who() if actor is None else check_text("actor", actor)
+        self.key = policy.root_key(spec.seed)
+        self.external = spec.batching.name == EXTERNAL
+        self.compiled: set[tuple[int, int]] = set()
+        """Numbers of arms and sizes of chunks for which `policy.decide` is compiled."""
+        self.stored_vectors: set[str] = set()
+        """Propensity vectors that are known to be in the database."""
+        self.fold = ledger.Fold(self.id)
+        """The rewards that the last refresh learned from: the next one reads only what came since."""
+        self._clock = clock
+        self._ticks: tuple[tuple[str, int, bool, tuple[int, ...]], policy.Clock] | None = None
+        self._current: Policy | None = None
+        self._built: tuple[Any, Built] | None = None
+        self._like: tuple[Built, Any] | None = None
+
+    def now(self) -> float:
+        return float(self._clock())
+
+    def row(self, c: sa.Connection, *, lock: bool = False) -> Record:
+        """The experiment as it stands, and where asked nobody else's until the end of the transaction."""
+        return self.store.find(c, self.name, lock=lock)
+
+    @cached_property
+    def model(self) -> Any:
+        """The model, for what all its arms share: its support and its statistics."""
+        return self.spec.build(tuple(range(len(self.spec.arms))), self.spec.arms).model
+
+    @property
+    def cached(self) -> Policy | None:
+        """The version that was asked for last."""
+        return self._current
+
+    def policy(self, c: sa.Connection, version: int) -> Policy:
+        if self._current is None or self._current.version != version:
+            self._current = self.load(c, version)
+        return self._current
+
+    def load(self, c: sa.Connection, version: int) -> Policy:
+        """A version from what is stored of it."""
+        entry = entries.policy_row(c, self.id, version)
+        table = schema.arms
+        found = c.execute(
+            sa.select(table).where(table.c.experiment == self.id, table.c.added <= version).order_by(table.c.arm)
+        ).all()
+        arms = tuple(Arm(a.label, json.loads(a.metadata), json.loads(a.options)) for a in found)
+        active = tuple(json.loads(entry.arms))
+        built = self._build(active, arms)
+        if self._like is None or self._like[0] is not built:  # tracing takes longer than the rest of a small request
+            self._like = built, jax.eval_shape(built.agent.init, self.key)
+        state = encoding.decode(entry.state, self._like[1])
+        (law,) = encoding.decode(entry.law, [0])
+        return Policy(version, active, arms, built, policy.Frozen(state, law, jnp.asarray(bool(entry.by_law))))
+
+    def _build(self, active: tuple[int, ...], arms: tuple[Arm, ...]) -> Built:
+        """The objects that decide, built once for each set of arms."""
+        if self._built is None or self._built[0] != (active, len(arms)):
+            self._built = (active, len(arms)), self.spec.build(active, arms)
+        return self._built[1]
+
+    def ticks(self, row: Record, current: Policy) -> policy.Clock:
+        """The clock that the experiment's row holds."""
+        if self._ticks is not None and self._ticks[0] == (row.clock, row.t, bool(row.due), current.active):
+            return self._ticks[1]
+        return encoding.clock_from(row.clock, row.t, bool(row.due), self.key, current.built.batching, len(current.active))
+
+    def keep_ticks(self, text: str, t: int, due: bool, current: Policy, ticks: policy.Clock) -> None:
+        """A clock that was just written as `text`, for whoever reads it next."""
+        self._ticks = (text, t, due, current.active), ticks
+
+
+def _who() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

@@ -1,0 +1,51 @@
+"""Trees of arrays as text, without losing a bit."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._typing import PRNGKey, Tree
+from .policy import Clock, start_clock
+
+
+def encode(tree: Tree) -> str:
+    """The arrays of a tree as JSON, bit for bit."""
+
+    def one(leaf):
+        if jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        x = np.asarray(leaf)
+        return [x.dtype.str, list(x.shape), base64.b64encode(np.ascontiguousarray(x).tobytes()).decode()]
+
+    return json.dumps([one(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def decode(text: str, like: Tree) -> Tree:
+    """The tree that `encode` wrote, in the structure of `like`."""
+    leaves, structure = jax.tree.flatten(like)
+
+    def one(item, like):
+        dtype, shape, data = item
+        x = np.frombuffer(base64.b64decode(data), np.dtype(dtype)).reshape(shape)
+        if jnp.issubdtype(getattr(like, "dtype", np.float32), jax.dtypes.prng_key):
+            return jax.random.wrap_key_data(jnp.asarray(x), impl=jax.random.key_impl(like))
+        return jnp.asarray(x)
+
+    return jax.tree.unflatten(structure, [one(item, like) for item, like in zip(json.loads(text), leaves, strict=True)])
+
+
+def clock_text(ticks: Clock) -> str:
+    return json.dumps([np.asarray(ticks.plays).tolist(), json.loads(encode(ticks.batching))])
+
+
+def clock_from(text: str, t: int, due: bool, key: PRNGKey, batching: Any, arms: int) -> Clock:
+    """The clock that an experiment's row holds."""
+    plays, state = json.loads(text)
+    like = start_clock(key, batching, arms)
+    return Clock(jnp.asarray(t), jnp.asarray(plays, int), decode(json.dumps(state), like.batching), jnp.asarray(due))

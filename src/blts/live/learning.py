@@ -1,0 +1,128 @@
+"""A new state from the rewards, without a database. The keys are the simulation's, as in `policy`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from .. import _random
+from .._typing import Array, Info, Key, PRNGKey, Row, Tree
+from ..history import Log
+from ..samplers.chain import remember_summary
+from .policy import Frozen
+
+LEAST_ROWS = 256  # room for rewards; it grows fourfold, so that few sizes are compiled
+
+
+class Data(NamedTuple):
+    """The rewards that a refresh learns from, in the order of their decisions."""
+
+    arms: np.ndarray
+    rewards: np.ndarray
+
+    def of(self, active: tuple[int, ...]) -> Data:
+        """The rows of some arms, renumbered."""
+        place = np.full(max((*active, int(self.arms.max(initial=-1)))) + 1, -1)
+        place[list(active)] = np.arange(len(active))
+        mine = place[self.arms] >= 0
+        return Data(place[self.arms[mine]], self.rewards[mine])
+
+
+def capacity_for(rows: int) -> int:
+    """Room for so many rewards."""
+    capacity = LEAST_ROWS
+    while capacity < rows:
+        capacity *= 4
+    return capacity
+
+
+@jax.jit
+def _remember_all(agent: Any, history: Tree, arms: Array, rewards: Array, live: Array) -> Tree:
+    def add(history, x):
+        arm, reward, ok = x
+        return agent.remember(history, Row((), arm, reward, ()), ok), None
+
+    return lax.scan(add, history, (arms, rewards, live))[0]
+
+
+class _Summaries(NamedTuple):
+    """Only the summaries of a log, one row at a time."""
+
+    model: Any
+
+    def remember(self, history, row, live):
+        return remember_summary(self.model, history, row, live)
+
+
+def load(agent: Any, data: Data) -> Tree:
+    """The agent's memory of these rows, as if it had been told them one by one. This is linear in their number."""
+    rows, capacity = len(data.arms), capacity_for(len(data.arms))
+    empty = agent.empty(Row((), jnp.zeros((), int), jnp.zeros(()), ()), capacity)
+    arms, rewards = np.zeros(capacity, np.int32), np.zeros(capacity, empty_dtype())
+    arms[:rows], rewards[:rows] = data.arms, data.rewards
+    live = np.arange(capacity) < rows
+    if not isinstance(empty, Log):
+        return _remember_all(agent, empty, arms, rewards, live)
+    # A log need not be written row by row: a row's rank is its place among those of its arm.
+    counts = np.bincount(data.arms, minlength=agent.actions)
+    rank = np.zeros(capacity, np.int32)
+    by_arm = np.argsort(data.arms, kind="stable")
+    rank[by_arm] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
+    summary = empty.summary
+    if jax.tree.leaves(summary):
+        summary = _remember_all(_Summaries(agent.model), summary, arms, rewards, live)
+    columns: Any = (Row((), arms, rewards, ()), rank, counts, 0, rows, summary)  # type: ignore[arg-type]
+    return jax.tree.map(lambda new, like: jnp.asarray(new, jnp.result_type(like)), Log(*columns), empty)
+
+
+def empty_dtype() -> Any:
+    return jnp.zeros(()).dtype
+
+
+@jax.jit
+def _observe(agent: Any, key: Key[Array, ""], state: Tree, history: Tree) -> tuple[Tree, Info]:
+    block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
+    new, info = agent.observe(key[None], *block)
+    return jax.tree.map(lambda x: x[0], (new, info))
+
+
+def learn(key: PRNGKey, agent: Any, state: Tree, data: Data, *, t: int, repeat: int) -> tuple[Tree, Info]:
+    """The state after a refresh with t decisions made; `repeat` counts the refreshes at that t before this one."""
+    return _observe(agent, _observe_key(key, t, repeat), state, load(agent, data))
+
+
+@jax.jit
+def _observe_key(key: PRNGKey, t: Array, repeat: Array) -> PRNGKey:
+    key = _random.round_key(key, _random.Round.of(t), _random.OBSERVE)
+    return lax.cond(repeat > 0, lambda: _random.fold_in(key, repeat), lambda: key)
+
+
+def failings(frozen: Frozen, info: dict[str, float | bool | None], fixed: bool, rhat_limit: float) -> list[str]:
+    """Why a refreshed state must not decide; none where it may."""
+    found = []
+    if not info["finite"] or not all_finite(frozen.state):
+        found.append("the posterior is not finite")
+    elif fixed and not abs(float(np.asarray(frozen.law).sum()) - 1) < 1e-3:
+        found.append("its propensities do not add up to one")
+    rhat = info["rhat"]
+    if isinstance(rhat, float) and rhat > rhat_limit:
+        found.append(f"R-hat is {rhat:.3f}, above {rhat_limit:g}: the chains do not agree; take more steps")
+    return found
+
+
+def all_finite(tree: Tree) -> bool:
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    return all(np.isfinite(leaf).all() for leaf in leaves if leaf.dtype.kind == "f")
+
+
+def diagnostics(info: Info) -> dict[str, float | bool | None]:
+    """An Info for JSON: a figure that does not apply is None."""
+    out: dict[str, float | bool | None] = {"finite": bool(info.finite)}
+    for name, value in info._asdict().items():
+        if name != "finite":
+            out[name] = float(value) if np.isfinite(value) else None
+    return out

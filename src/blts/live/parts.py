@@ -1,0 +1,192 @@
+"""The parts of an experiment, a model, a sampler and a batching: from names or objects, as JSON, and built for some arms."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import registry
+from .._module import from_json, to_json
+from ..agents import Perturb, Thompson
+from ..errors import BltsError, ConfigError
+from ..models import base as models
+from ..samplers import Chain
+from .policy import Never
+
+SAMPLERS = {"sgld": "blts", "exact": "exact-ts", "ula": "ula-ts", "mala": "mala-ts"}
+"""Short names of the Thompson agents."""
+BATCHINGS = {"doubling": "dynamic"}
+EXTERNAL = "external"
+"""The batching that leaves batches to the user; it is no state machine, so no simulation has it."""
+
+
+class Arm(NamedTuple):
+    label: str
+    metadata: dict[str, Any] = {}  # noqa: RUF012
+    options: dict[str, float] = {}  # noqa: RUF012
+    """Numbers of the model that are this arm's own, for an arm that was added later."""
+
+
+class Part(NamedTuple):
+    """A model, a sampler or a batching: by name and options, as an object, or one that must be given at every opening."""
+
+    name: str | None
+    options: dict[str, Any]
+    value: Any = None
+
+    @property
+    def words(self) -> str:
+        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
+        return f"{self.name}({options})" if options else self.name or repr(self.value)
+
+
+class World(NamedTuple):
+    """What the builders of agents and batchings are told of an experiment."""
+
+    model: Any
+    actions: int
+    horizon: int
+    counted_states: int = 1
+
+    def weight(self, pseudo_count: Any) -> float:
+        if isinstance(pseudo_count, str | bool) or pseudo_count is None:
+            return 0.0
+        return pseudo_count
+
+
+def part_of(kind: str, given: Any, aliases: dict[str, str]) -> Part:
+    if isinstance(given, Part):
+        return given
+    if isinstance(given, Mapping):
+        options = dict(given)
+        name = options.pop("name", None)
+        options |= options.pop("options", {})
+        if not isinstance(name, str):
+            raise ConfigError(f'A {kind} is a name, or a table with "name" and its options; got {dict(given)!r}.')
+        given = name
+    else:
+        options = {}
+    if not isinstance(given, str):
+        return Part(None, {}, given)
+    name = aliases.get(given, given)
+    if not (kind == "batching" and name == EXTERNAL):
+        registry.find(kind, name)
+    elif options:
+        raise ConfigError(f"The batching {EXTERNAL!r} has no options.")
+    return Part(name, options)
+
+
+def to_data(part: Part) -> dict[str, Any]:
+    if part.name is not None:
+        return {"name": part.name, "options": part.options}
+    try:
+        return {"object": to_json(part.value)}
+    except BltsError:
+        return {"given": repr(part.value)}
+
+
+def from_data(kind: str, data: dict[str, Any], given: Any) -> Part:
+    if "name" in data:
+        return Part(data["name"], data["options"])
+    if "object" in data:
+        return Part(None, {}, from_json(data["object"]))
+    if given is None:
+        raise ConfigError(f"The {kind} of this experiment is made of functions, which no database holds; open it with {kind}=….")
+    if repr(given) != data["given"]:
+        raise ConfigError(f"The {kind} of this experiment is {data['given']}; this is {given!r}.")
+    return Part(None, {}, given)
+
+
+def _plain(value: Any) -> Any:
+    """Lists of a TOML file as tuples, which options may be."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _built(kind: str, part: Part, *context: Any) -> Any:
+    try:
+        return registry.build(kind, part.name or "", *context, **{name: _plain(value) for name, value in part.options.items()})
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BltsError):
+            raise
+        raise ConfigError(f"The {kind} {part.words} cannot be built: {error}.") from None
+
+
+def model_of(part: Part, arms: Sequence[Arm]) -> Any:
+    """The model of all arms there have been, stacked."""
+    model = part.value if part.name is None else _built("model", part)
+    if not isinstance(model, models.Model):
+        raise ConfigError(f"A model must have init, log_prior, log_likelihood and mean_reward; got {model!r}.")
+    if any(not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array) for leaf in jax.tree.leaves(model)):
+        raise ConfigError(f"{type(model).__name__} is no tree of numbers; register its class with JAX, or use from_functions.")
+    if getattr(model, "contextual", False):
+        raise ConfigError("This model needs a context for each decision, which an experiment does not keep; use one without.")
+    own = models.arm_count(model)
+    if own is None and not any(arm.options for arm in arms):
+        return models.stack(model, len(arms))
+    if own is None:
+        rows = [_with_options(model, arm) for arm in arms]
+    elif own == len(arms):
+        return models.stack(model, own)
+    else:
+        stacked, names = models.stack(model, own), _own_numbers(model)
+        rows = [models.arm(stacked, jnp.asarray(i)) for i in range(own)]
+        rows += [_with_options(models.first_arm(model), arm, names) for arm in arms[own:]]
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *rows)
+
+
+def _own_numbers(model: Any) -> set[str]:
+    """The numbers of a model that differ between arms."""
+    return {n.name for n in models._numbers(model) if jnp.ndim(n.value) > n.ndim}
+
+
+def _with_options(single: Any, arm: Arm, own: set[str] = frozenset()) -> Any:  # type: ignore[assignment]
+    lacking = own - set(arm.options)
+    if lacking:
+        raise ConfigError(f"The arms of this model differ in {', '.join(sorted(lacking))}; give it for the arm {arm.label!r} too.")
+    known = {n.name for n in models._numbers(single)}
+    for name in arm.options:
+        if name not in known:
+            raise ConfigError(f"The model has no number {name!r}; its numbers: {', '.join(sorted(known))}.")
+    return dataclasses.replace(single, **arm.options)
+
+
+def restricted(model: Any, active: tuple[int, ...]) -> Any:
+    """The stacked model of some arms; the same object where all are active."""
+    leaves = jax.tree.leaves(model)
+    if leaves and active == tuple(range(leaves[0].shape[0])):
+        return model
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[jnp.asarray(active)], model)
+
+
+def agent_of(part: Part, world: World) -> Any:
+    if part.name is not None:
+        entry = registry.find("agent", part.name)
+        if "bandit" not in entry.about.get("worlds", ("bandit",)):
+            raise ConfigError(f"The agent {part.name!r} is for MDPs and cannot run an experiment; use blts, exact-ts or ucb1.")
+        return _built("agent", part, world)
+    value: Any = part.value
+    if isinstance(value, Chain):
+        value = Perturb(value)
+    if hasattr(value, "refresh") and hasattr(value, "check_model"):
+        return Thompson(world.model, value, world.actions)
+    names = set(getattr(value, "__dataclass_fields__", ()))
+    if "actions" in names and "model" not in names:
+        return value if value.actions == world.actions else dataclasses.replace(value, actions=world.actions)
+    raise ConfigError(
+        f"A sampler is a name, a belief such as Exact() or Perturb(sgld()), or an agent without a model; got {value!r}."
+    )
+
+
+def batching_of(part: Part, world: World) -> Any:
+    if part.name == EXTERNAL:
+        return Never()
+    if part.name is not None:
+        return _built("batching", part, world)
+    if not hasattr(part.value, "step"):
+        raise ConfigError(f"A batching is a name or a scheme such as DoublingCounts(); got {part.value!r}.")
+    return part.value

@@ -1,0 +1,146 @@
+"""A batch closed: a new policy version from the rewards that stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from . import entries, ledger, policy, schema
+from .answers import Refreshed, rewards_in_words
+from .learning import diagnostics, failings, learn
+from .store import Record
+
+if TYPE_CHECKING:
+    from .context import Context, Policy
+
+TRIES = 3  # refreshes computed outside the lock before one is computed inside it
+
+
+class Plan(NamedTuple):
+    """A refresh that is computed and not written."""
+
+    row: Record
+    current: Policy
+    watermark: int
+    """The ledger was read up to here, with what the window settles."""
+    silent: ledger.Waiting
+    """Decisions whose window has passed without a word."""
+    rows: ledger.Rows
+    made: policy.Frozen
+    diagnostics: dict[str, Any]
+    failings: list[str]
+    repeat: int
+    """Refreshes there were since the last decision."""
+    force: bool
+    now: float
+
+
+def refresh(ctx: Context, force: bool) -> Refreshed:
+    """The costly part is computed on a snapshot, and written if no other refresh or decision came between."""
+    for _ in range(TRIES):
+        with ctx.store.read() as c:
+            plan = _plan(ctx, c, ctx.row(c), force)
+        if isinstance(plan, Refreshed):
+            return plan
+        with ctx.store.write() as c:
+            row = ctx.row(c, lock=True)
+            # What a window settled is written right behind what was read, so then nothing may have come between.
+            unchanged = (row.versions, row.t) == (plan.row.versions, plan.row.t)
+            if unchanged and (row.position == plan.row.position or not plan.silent.t):
+                return _commit(ctx, c, plan._replace(row=row))
+    with ctx.store.write() as c:
+        plan = _plan(ctx, c, ctx.row(c, lock=True), force)
+        return plan if isinstance(plan, Refreshed) else _commit(ctx, c, plan)
+
+
+def catch_up(ctx: Context) -> None:
+    """Under external batching: refresh when rewards were told since the last refresh."""
+    policies, rewards = schema.policies, schema.rewards
+    with ctx.store.read() as c:
+        seen = c.execute(sa.select(sa.func.max(policies.c.watermark)).where(policies.c.experiment == ctx.id)).scalar()
+        last = c.execute(sa.select(sa.func.max(rewards.c.position)).where(rewards.c.experiment == ctx.id)).scalar()
+    if (last or 0) > (seen or 0):
+        refresh(ctx, force=True)
+
+
+def _plan(ctx: Context, c: sa.Connection, row: Record, force: bool) -> Plan | Refreshed:
+    """What a refresh would write, or why there is none."""
+    spec, now = ctx.spec, ctx.now()
+    silent = ledger.NOBODY if spec.window is None else ledger.waiting(c, ctx.id, asked_before=now - spec.window)
+    why = None if force else _why_not(row, row.awaited - sum(t > row.began for t in silent.t))
+    if why is not None:
+        return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
+    current = ctx.policy(c, row.version)
+    ctx.fold = ctx.fold.until(c, row.position)
+    rows = ctx.fold.rows
+    if spec.default_reward is not None:
+        rows = rows.plus(silent.t, silent.arms, spec.default_reward)
+    repeat = _repeats(ctx, c, row.t)
+    made, info = learned(ctx, current, rows, row.t, repeat)
+    failed = failings(made, info, policy.is_fixed(current.built.agent), spec.rhat)
+    return Plan(row, current, row.position + len(silent.t), silent, rows, made, info, failed, repeat, force, now)
+
+
+def _why_not(row: Record, awaited: int) -> str | None:
+    """Why a batch cannot be closed yet."""
+    if not row.due:
+        return f"batch {row.batch} is still open after {row.t - row.began} decisions"
+    return f"batch {row.batch} awaits {rewards_in_words(awaited)}" if awaited else None
+
+
+def learned(ctx: Context, current: Policy, rows: ledger.Rows, t: int, repeat: int) -> tuple[policy.Frozen, dict[str, Any]]:
+    """What the agent makes of some rewards, with its diagnostics."""
+    agent = current.built.agent
+    state, info = learn(ctx.key, agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
+    return policy.freeze(agent, state, ctx.spec.draw), diagnostics(info)
+
+
+def _commit(ctx: Context, c: sa.Connection, plan: Plan) -> Refreshed:
+    """The version, and what the window settled, in the caller's transaction."""
+    row, current, silent = plan.row, plan.current, plan.silent.t
+    default = ctx.spec.default_reward
+    kind = "missing" if default is None else "default"
+    digest = entries.add_rewards(ctx, c, row.position, silent, kind, [default] * len(silent), plan.now)
+    position, version, in_use = row.position + len(silent) + 1, row.versions + 1, not plan.failings
+    about = entries.about(
+        ctx, current.arms, current.active, current.built, plan.made.state, plan.rows, plan.diagnostics, plan.repeat, plan.force
+    )
+    entries.add_policy(
+        ctx,
+        c,
+        version=version,
+        kind="refresh",
+        batch=row.batch,
+        t=row.t,
+        position=position,
+        watermark=plan.watermark,
+        active=current.active,
+        frozen=plan.made,
+        about=about,
+        now=plan.now,
+        rows=plan.rows,
+        failings=plan.failings,
+    )
+    detail = {"version": version, "in_use": in_use, "failings": plan.failings, "force": plan.force, kind: len(silent)}
+    entries.add_audit(ctx, c, position, "refresh", detail | {"batch": row.batch, "digest": digest}, plan.now)
+    entries.update(
+        ctx,
+        c,
+        position=position,
+        versions=version,
+        version=version if in_use else row.version,
+        batch=row.batch + 1,
+        began=row.t,
+        due=False,
+        awaited=0,
+    )
+    why = None if in_use else f"version {version} is kept out of use: {'; '.join(plan.failings)}"
+    return Refreshed(True, version, in_use, row.batch + 1, why, 0, plan.diagnostics)
+
+
+def _repeats(ctx: Context, c: sa.Connection, t: int) -> int:
+    """How many refreshes there were since the last decision."""
+    table = schema.policies
+    query = sa.select(sa.func.count()).select_from(table)
+    return c.execute(query.where(table.c.experiment == ctx.id, table.c.t == t, table.c.kind == "refresh")).scalar_one()

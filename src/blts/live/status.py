@@ -1,0 +1,88 @@
+"""Where an experiment stands: its row, its policy versions, its audit log."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import sqlalchemy as sa
+
+from . import entries, policy, schema
+
+if TYPE_CHECKING:
+    from .context import Context, Policy
+
+
+def status(ctx: Context) -> dict[str, Any]:
+    with ctx.store.read() as c:
+        row = ctx.row(c)
+        current = ctx.policy(c, row.version)
+        entry = entries.policy_row(c, ctx.id, row.version)
+        last = entry if row.versions == row.version else entries.policy_row(c, ctx.id, row.versions)
+        told = sa.select(sa.func.count()).select_from(schema.rewards).where(schema.rewards.c.experiment == ctx.id)
+        told = c.execute(told).scalar_one()
+    return {
+        "name": ctx.name,
+        "paused": bool(row.paused),
+        "arms": [a.label for a in current.arms],
+        "active": current.labels,
+        "decisions": row.t,
+        "entries": told,
+        "batch": row.batch,
+        "batch_size": row.t - row.began,
+        "feedback_due": bool(row.due),
+        "awaited": row.awaited,
+        "policy": row.version,
+        "policies": row.versions,
+        "allocation": dict(zip(current.labels, allocation(current).tolist(), strict=True))
+        if policy.is_fixed(current.built.agent)
+        else None,
+        "last_refresh_failed": None if last.in_use else json.loads(last.failings),
+        "model": ctx.spec.model.words,
+        "sampler": ctx.spec.sampler.words,
+        "batching": ctx.spec.batching.words,
+        "seed": ctx.spec.seed,
+        "created_at": row.created_at,
+        "refreshed_at": entry.at,
+    }
+
+
+def allocation(current: Policy) -> np.ndarray:
+    """The propensities of the active arms after burn-in; NaN where they are not the same for the whole batch."""
+    added = np.asarray(current.built.mixture.added, float)
+    return added + (1 - added.sum()) * np.asarray(current.frozen.law, float)
+
+
+def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
+    """A policy version as it was written; by default the one in use."""
+    with ctx.store.read() as c:
+        entry = entries.policy_row(c, ctx.id, ctx.row(c).version if version is None else version)
+    return {
+        "version": entry.version,
+        "kind": entry.kind,
+        "batch": entry.batch,
+        "t": entry.t,
+        "watermark": entry.watermark,
+        "in_use": bool(entry.in_use),
+        "failings": json.loads(entry.failings),
+        "at": entry.at,
+        "data": entry.data,
+        **json.loads(entry.about),
+    }
+
+
+def audit(ctx: Context) -> list[dict[str, Any]]:
+    table = schema.audit
+    with ctx.store.read() as c:
+        found = c.execute(sa.select(table).where(table.c.experiment == ctx.id).order_by(table.c.position)).all()
+    return [{"position": r.position, "at": r.at, "actor": r.actor, "what": r.what, "detail": json.loads(r.detail)} for r in found]
+
+
+def set_paused(ctx: Context, paused: bool, reason: str) -> None:
+    with ctx.store.write() as c:
+        row = ctx.row(c, lock=True)
+        if bool(row.paused) == paused:
+            return
+        entries.add_audit(ctx, c, row.position + 1, "pause" if paused else "resume", {"reason": reason}, ctx.now())
+        entries.update(ctx, c, position=row.position + 1, paused=paused)
