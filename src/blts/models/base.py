@@ -73,6 +73,15 @@ class Sufficient(Protocol):
 
 
 @runtime_checkable
+class Summarised(Sufficient, Protocol):
+    """A model that can draw the summary of many rewards at once; its summaries have `join(other)` and `total`."""
+
+    def sample_summary(self, key: PRNGKey, theta: Theta, n: Int[Array, ""]) -> Tree:
+        """The summary of n rewards of an arm with parameter θ: in law that of n samples, added one by one."""
+        ...
+
+
+@runtime_checkable
 class Conjugate(Sufficient, Protocol):
     """A model with an exact posterior, which serves as sampler and as oracle."""
 
@@ -154,6 +163,13 @@ class Moments(NamedTuple):
         step = change / jnp.maximum(n, 1)
         mean = Sum(self.mean, jnp.asarray(self.low, float)).plus(step)
         return Moments(self.rows + 1, n, mean.high, self.m2 + change * (change - step), mean.low)
+
+    def join(self, other: Moments) -> Moments:
+        """The moments of both (Chan et al. 1979)."""
+        n = self.n + other.n
+        gap, share = (other.mean - self.mean) + (other.low - self.low), other.n / jnp.maximum(n, 1)
+        mean = Sum(self.mean, jnp.asarray(self.low, float)).plus(share * gap)
+        return Moments(self.rows + other.rows, n, mean.high, self.m2 + other.m2 + self.n * share * gap * gap, mean.low)
 
     @property
     def total(self) -> Scalar:
@@ -295,6 +311,7 @@ __all__ = [
     "Moments",
     "Sufficient",
     "Sum",
+    "Summarised",
     "Theory",
     "arm",
     "arm_count",

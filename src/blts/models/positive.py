@@ -58,6 +58,10 @@ class Gamma(Described):
     def sample(self, key, theta, obs, action):
         return jnp.exp(_random.log_gamma(key, self.shape) - theta[0])
 
+    def sample_summary(self, key, theta, n):
+        shape = self.shape * jnp.maximum(n, 1)
+        return rate.Totals.of_sum(n, jnp.exp(_random.log_gamma(key, shape) - theta[0]))
+
     def information(self, theta):
         return jnp.reshape(self.shape + 0.0 * theta[0], (1,))
 

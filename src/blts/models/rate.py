@@ -35,3 +35,17 @@ class Totals(NamedTuple):
 
     def plus(self, reward: Scalar, base: Scalar) -> Totals:
         return Totals(self.rows + 1, self.rewards.plus(reward), self.base.plus(base))
+
+    @staticmethod
+    def of_sum(n: Int[Array, ""], total: Scalar) -> Totals:
+        """Of n rewards of which the sum alone is known, which is all that a posterior of λ asks for: their spread is NaN, and
+        what does not depend on θ is left out."""
+        mean = jnp.where(n > 0, total / jnp.maximum(n, 1), 0.0)
+        return Totals(n, Moments(n, n, mean, jnp.full_like(mean, jnp.nan), jnp.zeros_like(mean)), Sum.zero())
+
+    def join(self, other: Totals) -> Totals:
+        return Totals(self.rows + other.rows, self.rewards.join(other.rewards), self.base.plus(other.base.value))
+
+    @property
+    def total(self) -> Scalar:
+        return self.rewards.total
