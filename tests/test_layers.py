@@ -21,7 +21,7 @@ LAYERS = (
     ("catalogue", "live"),
     ("problems",),
     ("simulation",),
-    ("trace",),
+    ("trace", "leap"),
     ("loop",),
     ("agents", "envs"),
     ("batching", "samplers"),
@@ -30,6 +30,7 @@ LAYERS = (
     ("models",),
     ("planning",),
     ("registry", "random", "compilation"),
+    ("_draws",),
     ("_random", "_module"),
     ("_typing", "errors"),
 )

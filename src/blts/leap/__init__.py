@@ -8,6 +8,7 @@ import jax
 
 from ..loop import Record
 from . import engine
+from .choice import choose as choose
 
 _program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"))
 

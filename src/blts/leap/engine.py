@@ -20,10 +20,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from .. import _random
-from .._binomial import binomial, multinomial
+from .._draws import binomial, log_gamma, multinomial
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
 from ..history import where
-from ..loop import LAST, Diagnostics, Record
+from ..loop import Diagnostics, Record
 from .quadrature import propensities
 
 BLOCK = 64  # lanes at a time that learn: their quadrature stays in the cache, and few are computed in vain
@@ -76,24 +76,21 @@ def run(
     worlds, _ = jax.vmap(env.reset)(key_env)
     gaps = jnp.max(worlds.means, 1, keepdims=True) - worlds.means
     lanes = start(keys, key_agent, env, agent, batching, times.shape[0], horizon)
-    reward = partial(draw_rewards, env.model)
 
     def turn(lanes: Lanes) -> Lanes:
         stretch_keys = jax.vmap(lambda k, j: _random.split(_random.fold_in(k, j), 3))(keys, lanes.number)
-        known = (stretch_keys[:, 1:], worlds.theta, lanes.t > 0)
-        learning = in_blocks(lanes.due, partial(learn, agent, reward), known, lanes.learning)
+        known = (stretch_keys[:, 1:], worlds.theta, (lanes.t > 0) & (lanes.t < horizon))
+        learning = in_blocks(lanes.due, partial(learn, env, agent), known, lanes.learning)
         return play(stretch_keys[:, 0], batching, times, gaps, lanes._replace(learning=learning))
 
-    lanes = lax.while_loop(lambda lanes: jnp.any(lanes.t < horizon), turn, lanes)
-    last = jax.vmap(lambda k: _random.fold_in(k, LAST))(keys)
-    summary = jax.vmap(reward)(last, worlds.theta, lanes.learning.pending, lanes.learning.summary)
+    lanes = lax.while_loop(lambda lanes: jnp.any(lanes.due | (lanes.t < horizon)), turn, lanes)
     return Record(
         lanes.regret,
         lanes.ends,
         jnp.zeros((replications, 0), int),
         lanes.plays,
         lanes.batches,
-        jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(summary), 1) / horizon,
+        jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1) / horizon,
         jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1) / horizon,
         lanes.learning.diagnostics,
     )
@@ -132,7 +129,7 @@ def play(keys, batching, times, gaps, lanes: Lanes) -> Lanes:
         t,
         lanes.number + live,
         where(live, scheme, lanes.batching),
-        due & (t < times[-1]),  # what would be learned after the last round decides nothing
+        live & (due | (t == times[-1])),  # at the horizon rewards are counted, and what is learned decides nothing
         lanes.learning._replace(pending=lanes.learning.pending + plays),
         total,
         lanes.point + hit,
@@ -149,20 +146,20 @@ def cut(known: tuple[PRNGKey, Int[Array, " arms"]], plays: Int[Array, " arms"]) 
     keys = _random.split(key, (3, arms))
     over = plays >= left
     shapes = jnp.stack([jnp.where(over, left, 1), jnp.where(over, plays - left + 1, 1)]).astype(float)
-    log_a, log_b = jax.vmap(jax.vmap(_random.log_gamma))(keys[:2], shapes)
+    log_a, log_b = jax.vmap(jax.vmap(log_gamma))(keys[:2], shapes)
     when = jnp.where(over, jax.nn.sigmoid(log_a - log_b), jnp.inf)
     end = jnp.min(when)
     before = jax.vmap(binomial)(keys[2], jnp.where(over, left - 1, plays), jnp.where(over, end / when, end))
     return jnp.where(jnp.arange(arms) == jnp.argmin(when), left, before)
 
 
-def learn(agent, reward: Callable, known: tuple[Key[Array, "block 2"], Array, Bool[Array, " block"]], old: Learning) -> Learning:
-    """A block of lanes whose batch has ended sees its rewards; in lanes that have not begun, there are none to see."""
-    keys, theta, begun = known
-    summary = jax.vmap(reward)(keys[:, 0], theta, old.pending, old.summary)
+def learn(env, agent, known: tuple[Key[Array, "block 2"], Array, Bool[Array, " block"]], old: Learning) -> Learning:
+    """A block of lanes whose batch has ended sees its rewards; before the first round there are none to see."""
+    keys, theta, within = known
+    summary = jax.vmap(partial(draw_rewards, env.model))(keys[:, 0], theta, old.pending, old.summary)
     state, info = agent.observe(keys[:, 1], old.agent, summary)
     p = jax.vmap(lambda one: propensities(agent.belief.laws(agent.model, one, ())))(state)
-    diagnostics = where(begun, old.diagnostics.plus(info), old.diagnostics)
+    diagnostics = where(within, old.diagnostics.plus(info), old.diagnostics)
     return Learning(state, summary, jnp.zeros_like(old.pending), p, diagnostics)
 
 

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln
 
-from .. import _random
-from .._binomial import binomial
+from .. import _draws, _random
 from .._module import array, module, positive
 from .._typing import Array, Int, Numbers, PRNGKey, Scalar
 from . import marginal
@@ -82,7 +81,7 @@ class Bernoulli(Described):
         return (_random.uniform(key) < jax.nn.sigmoid(theta[0])).astype(float)
 
     def sample_summary(self, key, theta, n):
-        return Successes(n, binomial(key, n, jax.nn.sigmoid(theta[0])))
+        return Successes(n, _draws.binomial(key, n, jax.nn.sigmoid(theta[0])))
 
     def information(self, theta):
         return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)

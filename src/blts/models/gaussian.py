@@ -41,12 +41,7 @@ class Gaussian(NormalPrior):
         return theta[0] + self.sd * _random.normal(key)
 
     def sample_summary(self, key, theta, n):
-        """The mean is N(θ, sd²/n), and independently Σ (r - mean)² is sd² χ² with n - 1 degrees of freedom."""
-        key_mean, key_spread = _random.split(key)
-        mean = theta[0] + self.sd / jnp.sqrt(jnp.maximum(n, 1)) * _random.normal(key_mean)
-        chi2 = 2.0 * jnp.exp(_random.log_gamma(key_spread, 0.5 * jnp.maximum(n - 1, 1)))
-        m2 = jnp.where(n > 1, jnp.square(self.sd) * chi2, 0.0)
-        return Moments(n, n, jnp.where(n > 0, mean, 0.0), m2, jnp.zeros_like(mean))
+        return Moments.of_mean(n, theta[0] + self.sd / jnp.sqrt(jnp.maximum(n, 1)) * _random.normal(key))
 
     def information(self, theta):
         return jnp.reshape(1.0 / jnp.square(self.sd), (1,))

@@ -38,10 +38,8 @@ class Totals(NamedTuple):
 
     @staticmethod
     def of_sum(n: Int[Array, ""], total: Scalar) -> Totals:
-        """Of n rewards of which the sum alone is known, which is all that a posterior of λ asks for: their spread is NaN, and
-        what does not depend on θ is left out."""
-        mean = jnp.where(n > 0, total / jnp.maximum(n, 1), 0.0)
-        return Totals(n, Moments(n, n, mean, jnp.full_like(mean, jnp.nan), jnp.zeros_like(mean)), Sum.zero())
+        """Of n rewards of which the sum alone is known; what does not depend on θ is left out."""
+        return Totals(n, Moments.of_mean(n, total / jnp.maximum(n, 1)), Sum.zero())
 
     def join(self, other: Totals) -> Totals:
         return Totals(self.rows + other.rows, self.rewards.join(other.rewards), self.base.plus(other.base.value))
