@@ -12,7 +12,7 @@ import numpy as np
 from .. import _random
 from .._typing import Row
 from ..agents import Thompson
-from ..batching import DoublingCounts
+from ..batching import DoublingCounts, OneOf
 from ..envs import Bandit
 from ..errors import ConfigError
 from ..history import Log
@@ -70,6 +70,7 @@ def _obstacle(env: Any, agent: Any, batching: Any, horizon: int, keep_actions: b
         return 'its chains need every single reward; use chains on all data such as ula(), or engine="step".'
     if jax.eval_shape(lambda: agent.belief.laws(agent.model, agent.init(_random.as_key(0)), ())) is None:
         return 'the laws of its arms within a batch are not closed; use Thompson(model, Exact()), or engine="step".'
-    if not hasattr(batching, "room"):
-        return f'{type(batching).__name__} does not say when a batch ends before it does; use engine="step".'
+    schemes = batching.schemes if isinstance(batching, OneOf) else (batching,)
+    if blind := [type(scheme).__name__ for scheme in schemes if not hasattr(scheme, "room")]:
+        return f'{blind[0]} does not say when a batch ends before it does; use engine="step".'
     return None

@@ -13,35 +13,56 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy import special
 
-from .._typing import Array, Float
+from .._typing import Array, Float, Scalar
 from ..models.marginal import Marginal, NormalLaw
+from .laws import REACH, ends, log_density
 
+Values = Float[Array, "arms nodes"]
 NODES = 96
-TAIL = 1e-9  # what is cut off an arm's law at each end; a Gaussian ends at 6 sds
-NEAREST = -2.0  # the first node's v
+NEAREST = -2.0  # the first node's v, for Gaussian laws
+# Other laws may begin like a power of x, and stop at once at their upper end: nodes crowd at both, and are more.
+OTHER_NODES = 161
+OTHER_NEAREST, OTHER_FARTHEST = -6.0, 14.0
+# Lobatto's rule of five points on [0, 1], whose first and last are nodes
+_POINTS = 0.5 + 0.5 * np.array([-1.0, -math.sqrt(3 / 7), 0.0, math.sqrt(3 / 7)])
+_WEIGHTS = np.array([1 / 10, 49 / 90, 32 / 45, 49 / 90, 1 / 10]) / 2
 
 
 def propensities(laws: Marginal) -> Float[Array, " arms"]:
-    """For stacked laws with light lower tails: Gaussian, Beta, Gamma and inverse Gamma ones."""
-    ends = jax.vmap(lambda law: law.quantile(jnp.array([TAIL, 0.5, 1 - TAIL])))(laws)
-    last = jnp.argmax(ends[:, 0])
-    low, high = ends[last, 0], jnp.max(ends[:, 2])
-    scale = (ends[last, 1] - low) / 6  # the sd of a Gaussian
-    reach = jnp.exp(jnp.linspace(NEAREST, jnp.log((high - low) / scale), NODES))
+    """For stacked laws of one of the kinds in `laws.py`."""
+    low, middle, high = jax.vmap(ends)(laws)
+    last = jnp.argmax(low)
+    low, scale, high = low[last], (middle[last] - low[last]) / REACH, jnp.max(high)
+    span = (high - low) / scale
     if isinstance(laws, NormalLaw):
-        F, f = _gaussian(((laws.mean - low) / scale)[:, None], (laws.sd / scale)[:, None], reach)
+        F, f, weight = _gaussian((laws.mean - low) / scale, laws.sd / scale, span)
     else:
-        x = low + scale * reach
-        F, f = jax.vmap(lambda law: jax.jvp(law.cdf, (x,), (jnp.ones_like(x),)))(laws)
-    F = jnp.maximum(F, jnp.finfo(F.dtype).tiny)  # [arms, nodes]
-    p = jnp.sum((f / F * (jnp.prod(F, axis=0) * reach)).astype(float), axis=1)
+        F, f, weight = _summed(laws, low, scale, span)
+    F = jnp.maximum(F, jnp.finfo(F.dtype).tiny)
+    p = jnp.sum((f / F * (jnp.prod(F, axis=0) * weight)).astype(float), axis=1)
     return p / jnp.sum(p)
 
 
-def _gaussian(mean, sd, x) -> tuple[Float[Array, "arms nodes"], Float[Array, "arms nodes"]]:
-    """Distribution functions and densities. Counted from `low`, single precision is exact enough, and twice as fast."""
-    mean, sd, x = (number.astype(jnp.float32) for number in (mean, sd, x))
+def _gaussian(mean, sd, span) -> tuple[Values, Values, Float[Array, " nodes"]]:
+    """F, f and dx/dv, up to common factors. Counted from `low`, single precision is exact enough, and twice as fast."""
+    x = jnp.exp(jnp.linspace(NEAREST, jnp.log(span), NODES))
+    mean, sd, x = mean[:, None].astype(jnp.float32), sd[:, None].astype(jnp.float32), x.astype(jnp.float32)
     z = (x - mean) / sd
-    return 0.5 * special.erfc(-math.sqrt(0.5) * z), jnp.exp(-0.5 * z * z) / sd
+    return 0.5 * special.erfc(-math.sqrt(0.5) * z), jnp.exp(-0.5 * z * z) / sd, x
+
+
+def _summed(laws: Marginal, low: Scalar, scale: Scalar, span: Scalar) -> tuple[Values, Values, Float[Array, " nodes"]]:
+    """The same for any density, with 1 - F summed from the upper end; x = low + (high - low) · sigmoid(v)."""
+    begin = OTHER_NEAREST - jnp.log(span)
+    h = (OTHER_FARTHEST - begin) / (OTHER_NODES - 1)
+    v = (begin + h * (jnp.arange(OTHER_NODES)[:, None] + _POINTS)).ravel()
+    share = jax.nn.sigmoid(v)
+    slope = scale * span * share * jax.nn.sigmoid(-v)
+    f = jax.vmap(lambda law: jnp.exp(log_density(law, low + scale * span * share)))(laws)
+    parts = (f * slope).reshape(f.shape[0], OTHER_NODES, 4)
+    pieces = h * (parts[:, :-1] @ _WEIGHTS[:4] + parts[:, 1:, 0] * _WEIGHTS[4])
+    above = jnp.cumsum(pieces[:, ::-1], axis=1)[:, ::-1]
+    return 1 - jnp.pad(above, ((0, 0), (0, 1))), f[:, ::4], slope[::4]
