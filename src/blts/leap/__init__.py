@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -10,7 +11,9 @@ from ..loop import Record
 from . import engine
 from .choice import choose as choose
 
-_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"))
+# XLA's newer emitters take twice as long to compile these loops, and what they make runs no faster.
+_OPTIONS: Any = {"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else None
+_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=_OPTIONS)
 
 
 def run(*arguments: Any, **settings: Any) -> Record:
