@@ -462,3 +462,16 @@ def test_chains_on_summaries_leap_too():
     )
     assert (trace.plays.sum(1) == 1000).all()
     assert trace.diagnostics.finite.all()
+
+
+def test_a_study_says_which_engine_its_numbers_come_from():
+    """Conditions that say nothing keep the address that they had before there were two."""
+    from blts.studies.tasks.simulate import Simulate
+
+    condition = {"env": "gaussian", "agent": "exact-ts", "batching": "dynamic", "horizon": 50}
+    plain, leaping = Simulate().normal(condition), Simulate().normal(condition | {"engine": "leap"})
+    assert "engine" not in plain
+    assert Simulate().normal(condition | {"engine": "step"}) == plain
+    assert leaping == plain | {"engine": "leap"}
+    with pytest.raises(ConfigError, match='engine must be "step" or "leap"'):
+        Simulate().normal(condition | {"engine": "auto"})
