@@ -287,7 +287,7 @@ MODELS = {
 def test_rewards_at_once_have_the_law_of_single_ones(name):
     model, theta = MODELS[name][0], jnp.asarray(MODELS[name][1])
     n, lanes = 12, 5000
-    at_once = jax.jit(jax.vmap(lambda key, n: model.sample_summary(key, theta, n).total.round(9), in_axes=(0, None)))
+    at_once = jax.jit(jax.vmap(lambda key, n: model.sample_summary(key, theta, n).total, in_axes=(0, None)))
 
     @jax.jit
     @jax.vmap
@@ -295,7 +295,8 @@ def test_rewards_at_once_have_the_law_of_single_ones(name):
         return jnp.sum(jax.vmap(lambda k: model.sample(k, theta, (), 0))(jax.random.split(key, n)))
 
     theirs = np.asarray(singly(keys_of(8, lanes)))
-    test = same_law_p if name in ("Bernoulli", "Poisson") else lambda a, b: stats.ks_2samp(a, b).pvalue
+    counts = lambda a, b: same_law_p(np.rint(a), np.rint(b))  # noqa: E731  a total is n times a mean, and rounds
+    test = counts if name in ("Bernoulli", "Poisson") else lambda a, b: stats.ks_2samp(a, b).pvalue
     assert test(np.asarray(at_once(keys_of(7, lanes), jnp.asarray(n))), theirs) > LEVEL
     assert test(np.asarray(at_once(keys_of(7, lanes), jnp.asarray(n + 1))), theirs) < LEVEL
 
@@ -346,12 +347,14 @@ run_of = cache(run_of)
 
 
 def p_values(a: Trace, b: Trace) -> dict[str, float]:
-    out = {f"regret at {t}": stats.ks_2samp(a.regret[:, i], b.regret[:, i]).pvalue for i, t in enumerate(TIMES)}
+    # The engines add the same few gaps in two precisions; what rounding makes of ties is not a law.
+    regret = [np.round(np.asarray(trace.regret, float), 3) for trace in (a, b)]
+    out = {f"regret at {t}": stats.ks_2samp(regret[0][:, i], regret[1][:, i]).pvalue for i, t in enumerate(TIMES)}
     out |= {f"plays of {arm}": same_law_p(a.plays[:, arm], b.plays[:, arm]) for arm in range(a.plays.shape[1])}
     out |= {"batches": same_law_p(a.batches, b.batches), "first end": same_law_p(a.ends[:, 0], b.ends[:, 0])}
     out |= {"third end": same_law_p(a.ends[:, 2], b.ends[:, 2])}
     out |= {"reward": stats.ks_2samp(a.mean_reward, b.mean_reward).pvalue}
-    out |= {"best": stats.ks_2samp(a.best_share, b.best_share).pvalue}
+    out |= {"best": stats.ks_2samp(np.rint(T * a.best_share), np.rint(T * b.best_share)).pvalue}
     return {name: float(p) for name, p in out.items()}
 
 
