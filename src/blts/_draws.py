@@ -115,7 +115,8 @@ def _stirling(k: Float[Array, ""]) -> Float[Array, ""]:
 def multinomial(key: PRNGKey, n: Int[Array, ""], p: Float[Array, " cells"]) -> Int[Array, " cells"]:
     """How n independent trials fall into cells with probabilities p; a cell with p = 0 gets none."""
     tail = jnp.cumsum(p[::-1])[::-1]
-    share = jnp.where(p > 0, p / jnp.where(tail > 0, tail, 1.0), 0.0)  # of what the cells before it have left; the last gets all
+    # Of what the cells before it have left; the last with p > 0 gets all of it, whatever a quotient rounds to.
+    share = jnp.where(p > 0, jnp.where(tail <= p, 1.0, p / jnp.where(tail > 0, tail, 1.0)), 0.0)
 
     def fill(left, cell):
         key, q = cell
