@@ -11,11 +11,12 @@ import time
 
 from rich.console import Console
 
-from . import bandits, growth, live, peers, planners, psrl, rows, startup
+from . import bandits, growth, leap, live, peers, planners, psrl, rows, startup
 
 SECTIONS = {
     "bandits": bandits,
     "growth": growth,
+    "leap": leap,
     "live": live,
     "peers": peers,
     "planners": planners,

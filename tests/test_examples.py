@@ -120,16 +120,17 @@ def test_comparison_of_shown_and_printed():
 def test_the_protocols_of_the_design_are_those_of_the_code():
     """Every class and method of DESIGN.md's block exists, with these arguments, and no method is left out."""
     from blts.agents.base import Agent
-    from blts.batching.base import Batching
+    from blts.batching.base import Batching, Foreseeable
     from blts.dynamics.base import Dynamics
     from blts.envs.base import Env
-    from blts.models.base import Conjugate, Model, Sufficient
+    from blts.models.base import Conjugate, Model, Sufficient, Summarised
     from blts.samplers.base import Sampler
     from blts.samplers.rows import RowSampler
 
     code = next(text for language, text in blocks(ROOT / "DESIGN.md") if language == "py")
     written = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)}
-    protocols = {cls.__name__: cls for cls in (Agent, Batching, Conjugate, Dynamics, Env, Model, RowSampler, Sampler, Sufficient)}
+    known = (Agent, Batching, Conjugate, Dynamics, Env, Foreseeable, Model, RowSampler, Sampler, Sufficient, Summarised)
+    protocols = {cls.__name__: cls for cls in known}
     assert written.keys() == protocols.keys()
     for name, node in written.items():
         methods = {item.name: [arg.arg for arg in item.args.args] for item in node.body if isinstance(item, ast.FunctionDef)}

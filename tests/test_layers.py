@@ -21,7 +21,7 @@ LAYERS = (
     ("catalogue", "live"),
     ("problems",),
     ("simulation",),
-    ("trace",),
+    ("trace", "leap"),
     ("loop",),
     ("agents", "envs"),
     ("batching", "samplers"),
@@ -31,6 +31,7 @@ LAYERS = (
     ("history",),
     ("planning",),
     ("registry", "random", "compilation"),
+    ("_draws",),
     ("_lanes", "_random", "_module"),
     ("_typing", "errors"),
 )

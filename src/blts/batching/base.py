@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from .._typing import Array, Bool, Int, PRNGKey, Tree
 
 
@@ -17,3 +19,19 @@ class Batching(Protocol):
     def step(self, state: Tree, obs: Tree, action: Int[Array, ""]) -> tuple[Tree, Bool[Array, ""]]: ...
 
     def most(self, horizon: int, actions: int) -> int: ...
+
+
+class Foreseeable(Batching, Protocol):
+    """Optional: a scheme that says what a batch can still take, so that all of that can be played at once."""
+
+    def room(self, state: Tree) -> tuple[Int[Array, "*actions"], Int[Array, ""]]:
+        """With how many more plays of each action, and with how many more rounds, the batch ends."""
+        ...
+
+    def advance(self, state: Tree, plays: Int[Array, " actions"]) -> tuple[Tree, Bool[Array, ""]]:
+        """What `step` gives after so many plays of each action, which end no batch before the last of them."""
+        ...
+
+
+NEVER = int(np.iinfo(np.int32).max)
+"""More plays or rounds than any run has."""

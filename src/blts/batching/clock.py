@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from .._module import at_least, module, static
 from ..errors import ConfigError
+from .base import NEVER
 
 
 class _Clock:
@@ -19,12 +21,21 @@ class _Clock:
     noun: ClassVar[str] = ""
 
     ends: Any
+    next_end: Any
+    """The first round after t with which a batch ends."""
 
     def init(self, key, actions):
         return jnp.zeros((), int)
 
     def step(self, state, obs, action):
         return state + 1, self.ends(state + 1)
+
+    def room(self, state):
+        return jnp.asarray(NEVER, state.dtype), self.next_end(state) - state
+
+    def advance(self, state, plays):
+        t = state + jnp.sum(plays)
+        return t, self.ends(t)
 
     def __str__(self) -> str:
         return self.noun.format(**vars(self))
@@ -38,6 +49,9 @@ class Sequential(_Clock):
 
     def ends(self, t):
         return t > 0
+
+    def next_end(self, t):
+        return t + 1
 
     def most(self, horizon, actions):
         return horizon
@@ -61,6 +75,9 @@ class Fixed(_Clock):
     def ends(self, t):
         return t % self.size == 0
 
+    def next_end(self, t):
+        return (t // self.size + 1) * self.size
+
     def most(self, horizon, actions):
         return horizon // self.size
 
@@ -73,6 +90,10 @@ class StaticDoubling(_Clock):
 
     def ends(self, t):
         return (t + 1) & t == 0  # t + 1 is a power of two
+
+    def next_end(self, t):
+        digits = jnp.iinfo(t.dtype).bits - lax.clz(t + 1)
+        return (jnp.ones_like(t) << digits) - 1
 
     def most(self, horizon, actions):
         return (horizon + 1).bit_length() - 1
@@ -96,6 +117,10 @@ class Grid(_Clock):
 
     def ends(self, t):
         return jnp.any(jnp.asarray(self.times) == t)
+
+    def next_end(self, t):
+        times = jnp.asarray(self.times, t.dtype)
+        return jnp.min(jnp.where(times > t, times, NEVER))
 
     def most(self, horizon, actions):
         return sum(t <= horizon for t in self.times)

@@ -12,6 +12,7 @@ from .. import theory
 from .._module import array, at_least, is_concrete, module, require, short, static
 from .._typing import Array, Int, Numbers
 from ..history import count
+from .base import NEVER
 
 
 class Levels(NamedTuple):
@@ -59,7 +60,15 @@ class DoublingCounts:
 
     def step(self, state, obs, action):
         pair = _pair(obs, action, self.states, state.counts.shape[0])
-        counts = count(state.counts, pair, jnp.asarray(True))
+        return self._after(state, count(state.counts, pair, jnp.asarray(True)))
+
+    def room(self, state):
+        return state.next - state.counts, jnp.asarray(NEVER, state.next.dtype)
+
+    def advance(self, state, plays):
+        return self._after(state, state.counts + plays)
+
+    def _after(self, state, counts):
         reached = counts == state.next
         return Levels(counts, jnp.where(reached, 2 * state.next, state.next)), jnp.any(reached)
 
@@ -111,7 +120,18 @@ class DoubledSinceSwitch:
 
     def step(self, state, obs, action):
         pair = _pair(obs, action, self.states, state.counts.shape[0])
-        counts, length = count(state.counts, pair, jnp.asarray(True)), state.length + 1
+        return self._after(state, count(state.counts, pair, jnp.asarray(True)), state.length + 1)
+
+    def room(self, state):
+        goal = state.mark + self.pseudo_count
+        enough = jnp.ceil(jnp.maximum(1, goal)) if self.inclusive else jnp.floor(goal) + 1
+        longer = state.previous + 1 - state.length if self.linear_growth else NEVER
+        return enough.astype(state.mark.dtype) - (state.counts - state.mark), jnp.asarray(longer, state.length.dtype)
+
+    def advance(self, state, plays):
+        return self._after(state, state.counts + plays, state.length + jnp.sum(plays))
+
+    def _after(self, state, counts, length):
         new = counts - state.mark
         doubled = new >= jnp.maximum(1, state.mark + self.pseudo_count) if self.inclusive else new > state.mark + self.pseudo_count
         due = jnp.any(doubled)

@@ -26,6 +26,9 @@ def command(
         typer.Option("--set", help="An option of the agent, the batching or the environment, as name=value; repeatable."),
     ] = None,
     chunk: Annotated[int | None, typer.Option(help="Replications run at once, to save memory.")] = None,
+    engine: Annotated[
+        str, typer.Option(help='How it is computed: round by round ("step"), whole batches at a time ("leap"), or the faster one.')
+    ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Simulate an agent in an environment and print its regret and batches."""
@@ -38,7 +41,15 @@ def command(
 
     chosen = condition(env, agent, batching, prior, horizon, drawn=drawn, batch_size=batch_size, options=options)
     trace = simulate(
-        seed, chosen.env, chosen.agent, chosen.batching, horizon=chosen.horizon, replications=replications, times=100, chunk=chunk
+        seed,
+        chosen.env,
+        chosen.agent,
+        chosen.batching,
+        horizon=chosen.horizon,
+        replications=replications,
+        times=100,
+        chunk=chunk,
+        engine=engine,
     )
     names = chosen.names | {"seed": seed}
     if as_json:

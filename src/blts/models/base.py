@@ -76,6 +76,16 @@ class Sufficient(Protocol):
 
 
 @runtime_checkable
+class Summarised(Sufficient, Protocol):
+    """A model that can draw the summary of many rewards at once; its summaries have `join(other)` and `total`."""
+
+    def sample_summary(self, key: PRNGKey, theta: Theta, n: Int[Array, ""]) -> Tree:
+        """The summary of n rewards of an arm with parameter θ: in law that of n samples, as far as a posterior depends on
+        it. What does not depend on θ in their likelihood may be left out."""
+        ...
+
+
+@runtime_checkable
 class Conjugate(Sufficient, Protocol):
     """A model with an exact posterior, which serves as sampler and as oracle."""
 
@@ -182,6 +192,18 @@ class Moments(NamedTuple):
         step = change / jnp.maximum(n, 1)
         mean = Sum(self.mean, jnp.asarray(self.low, float)).plus(step)
         return Moments(self.rows + 1, n, mean.high, self.m2 + change * (change - step), mean.low)
+
+    @staticmethod
+    def of_mean(n: Int[Array, ""], mean: Scalar) -> Moments:
+        """Of n rows of which the mean alone is known; that they are all equal stands in for their spread."""
+        return Moments(n, n, jnp.where(n > 0, mean, 0.0), jnp.zeros_like(mean), jnp.zeros_like(mean))
+
+    def join(self, other: Moments) -> Moments:
+        """The moments of both (Chan et al. 1979)."""
+        n = self.n + other.n
+        gap, share = (other.mean - self.mean) + (other.low - self.low), other.n / jnp.maximum(n, 1)
+        mean = Sum(self.mean, jnp.asarray(self.low, float)).plus(share * gap)
+        return Moments(self.rows + other.rows, n, mean.high, self.m2 + other.m2 + self.n * share * gap * gap, mean.low)
 
     @property
     def total(self) -> Scalar:
@@ -323,6 +345,7 @@ __all__ = [
     "Moments",
     "Sufficient",
     "Sum",
+    "Summarised",
     "Theory",
     "arm",
     "arm_count",

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import betaln
 
-from .. import _random
+from .. import _draws, _random
 from .._module import array, module, positive
 from .._typing import Array, Int, Numbers, PRNGKey, Scalar
 from . import marginal
@@ -34,6 +34,13 @@ def logit_precision(a: Scalar, b: Scalar) -> Scalar:
 class Successes(NamedTuple):
     rows: Int[Array, ""]
     ones: Int[Array, ""]
+
+    def join(self, other: Successes) -> Successes:
+        return Successes(self.rows + other.rows, self.ones + other.ones)
+
+    @property
+    def total(self) -> Scalar:
+        return self.ones.astype(float)
 
 
 @module
@@ -72,6 +79,9 @@ class Bernoulli(Described):
 
     def sample(self, key, theta, obs, action):
         return (_random.uniform(key) < jax.nn.sigmoid(theta[0])).astype(float)
+
+    def sample_summary(self, key, theta, n):
+        return Successes(n, _draws.binomial(key, n, jax.nn.sigmoid(theta[0])))
 
     def information(self, theta):
         return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)

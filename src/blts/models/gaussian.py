@@ -40,6 +40,9 @@ class Gaussian(NormalPrior):
     def sample(self, key, theta, obs, action):
         return theta[0] + self.sd * _random.normal(key)
 
+    def sample_summary(self, key, theta, n):
+        return Moments.of_mean(n, theta[0] + self.sd / jnp.sqrt(jnp.maximum(n, 1)) * _random.normal(key))
+
     def information(self, theta):
         return jnp.reshape(1.0 / jnp.square(self.sd), (1,))
 

@@ -52,6 +52,9 @@ class Poisson(Described):
     def sample(self, key, theta, obs, action):
         return jax.random.poisson(_random.stock(key), jnp.exp(theta[0])).astype(float)
 
+    def sample_summary(self, key, theta, n):
+        return rate.Totals.of_sum(n, jax.random.poisson(_random.stock(key), n * jnp.exp(theta[0])).astype(float))
+
     def information(self, theta):
         return jnp.exp(theta)
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from .. import _random
+from .. import _draws, _random
 from .._module import array, finite, module, positive
 from .._typing import Numbers
 from . import marginal, nig, rate
@@ -57,6 +57,10 @@ class Gamma(Described):
 
     def sample(self, key, theta, obs, action):
         return jnp.exp(_random.log_gamma(key, self.shape) - theta[0])
+
+    def sample_summary(self, key, theta, n):
+        shape = self.shape * jnp.maximum(n, 1)
+        return rate.Totals.of_sum(n, jnp.exp(_draws.log_gamma(key, shape) - theta[0]))
 
     def information(self, theta):
         return jnp.reshape(self.shape + 0.0 * theta[0], (1,))

@@ -35,3 +35,15 @@ class Totals(NamedTuple):
 
     def plus(self, reward: Scalar, base: Scalar) -> Totals:
         return Totals(self.rows + 1, self.rewards.plus(reward), self.base.plus(base))
+
+    @staticmethod
+    def of_sum(n: Int[Array, ""], total: Scalar) -> Totals:
+        """Of n rewards of which the sum alone is known; what does not depend on θ is left out."""
+        return Totals(n, Moments.of_mean(n, total / jnp.maximum(n, 1)), Sum.zero())
+
+    def join(self, other: Totals) -> Totals:
+        return Totals(self.rows + other.rows, self.rewards.join(other.rewards), self.base.plus(other.base.value))
+
+    @property
+    def total(self) -> Scalar:
+        return self.rewards.total

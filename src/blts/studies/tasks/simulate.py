@@ -16,7 +16,7 @@ from .base import About, Arrays
 
 TIMES = 100
 """Recorded rounds, log-spaced, where a condition does not say."""
-OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method")
+OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method", "engine")
 
 
 @registry.register("task", "simulate")
@@ -41,6 +41,9 @@ class Simulate:
         used = drawn or registry.find("agent", given["agent"]).about.get("prior", True)
         prior = chosen.names["prior"] if used else built(given | {"prior": None}).names["prior"]
         method = {"method": given["method"]} if "method" in given else {}
+        engine = given.get("engine", "step")
+        if engine not in ("step", "leap"):  # "auto" depends on how many replications a cell has, and the numbers with it
+            raise ConfigError(f'engine must be "step" or "leap"; got {engine!r}.')
         return {
             **chosen.names,
             "prior": prior,
@@ -48,21 +51,24 @@ class Simulate:
             "times": given.get("times", TIMES),
             "drawn": drawn,
             **method,
+            **({"engine": engine} if engine != "step" else {}),
             **_options(given),
         }
 
     def run(self, condition: Condition, *, seed: int, first: int, replications: int) -> tuple[Arrays, About]:
         chosen = built(condition)
+        engine = condition.get("engine", "step")
         trace = simulate(
             seed,
             chosen.env,
             chosen.agent,
-            shared(chosen),
+            shared(chosen) if engine == "step" else chosen.batching,
             horizon=chosen.horizon,
             replications=replications,
             first=first,
             times=condition["times"],
             threads=1,
+            engine=engine,
         )
         arrays = {
             "curve": trace.regret,

@@ -1,0 +1,187 @@
+"""The loop again, a whole stretch of rounds at a time, for agents whose policy within a batch is one probability vector.
+
+Within a batch the rounds are independent draws from p, so how often each arm is played in n of them is multinomial. A
+stretch ends with the batch, or with a round whose regret is recorded; the horizon is one of these. Where an arm ends the
+batch by its r-th play and has c ≥ r of them in the stretch, its plays lie at c independent uniform times, and the r-th
+of them at U ~ Beta(r, c - r + 1). The smallest U ends the batch; before it, an arm that would have ended it later has
+Binomial(r - 1, smallest/U) plays, and any other Binomial(c, smallest). The rewards of k plays are drawn as their summary.
+
+Keys are those of the loop with a stretch's number in place of the round: replication key = fold_in(root, replication).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from .. import _random
+from .._draws import binomial, log_gamma, multinomial
+from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
+from ..history import where
+from ..loop import Diagnostics, Record
+from .quadrature import propensities
+
+BLOCK = 64  # lanes at a time that learn: their quadrature stays in the cache, and few are computed in vain
+
+
+class Learning(NamedTuple):
+    """What changes when a batch ends."""
+
+    agent: Tree
+    summary: Tree
+    """All rewards that are in, `[replications, arms, …]`."""
+    pending: Int[Array, "replications arms"]
+    """Plays whose rewards are not in."""
+    p: Float[Array, "replications arms"]
+    diagnostics: Diagnostics
+
+
+class Lanes(NamedTuple):
+    """The state of all replications; every field has the replications in front."""
+
+    t: Int[Array, " replications"]
+    number: Int[Array, " replications"]
+    """Stretches so far."""
+    batching: Tree
+    due: Bool[Array, " replications"]
+    learning: Learning
+    plays: Int[Array, "replications arms"]
+    point: Int[Array, " replications"]
+    regret: Float[Array, "replications points"]
+    ends: Int[Array, "replications batches"]
+    batches: Int[Array, " replications"]
+
+
+def run(
+    key: Key[Array, ""],
+    env: Any,
+    agent: Any,
+    batching: Any,
+    times: Int[Array, " points"],
+    first: Array,
+    *,
+    horizon: int,
+    replications: int,
+    keep_actions: bool,
+) -> Record:
+    """All rounds of `replications` runs, numbered from `first`: what `loop.run` gives, in law."""
+    del keep_actions  # there are no single actions here
+    keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
+    key_env, key_agent = jnp.moveaxis(jax.vmap(lambda k: _random.split(_random.fold_in(k, 0)))(keys), 1, 0)
+    worlds, _ = jax.vmap(env.reset)(key_env)
+    gaps = jnp.max(worlds.means, 1, keepdims=True) - worlds.means
+    lanes = start(keys, key_agent, env, agent, batching, times.shape[0], horizon)
+
+    def turn(lanes: Lanes) -> Lanes:
+        # From 1: number 0 is what the world and the agent start from.
+        stretch_keys = jax.vmap(lambda k, j: _random.split(_random.fold_in(k, j + 1), 3))(keys, lanes.number)
+        known = (stretch_keys[:, 1:], worlds.theta, (lanes.t > 0) & (lanes.t < horizon))
+        learning = in_blocks(lanes.due, partial(learn, env, agent), known, lanes.learning)
+        return play(stretch_keys[:, 0], batching, times, gaps, lanes._replace(learning=learning))
+
+    lanes = lax.while_loop(lambda lanes: jnp.any(lanes.due | (lanes.t < horizon)), turn, lanes)
+    return Record(
+        lanes.regret,
+        lanes.ends,
+        jnp.zeros((replications, 0), int),
+        lanes.plays,
+        lanes.batches,
+        jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1) / horizon,
+        jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1) / horizon,
+        lanes.learning.diagnostics,
+    )
+
+
+def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> Lanes:
+    """Every lane is due: it learns from nothing before its first round, and so gets its first p from the same program."""
+    R = keys.shape[0]
+    zero, none = jnp.zeros(R, int), jnp.zeros((R, env.actions), int)
+    summary = jax.vmap(lambda single: single.empty())(agent.model)
+    repeat = lambda tree: jax.tree.map(lambda x: jnp.broadcast_to(x, (R, *x.shape)), tree)  # noqa: E731
+    learning = Learning(
+        jax.vmap(agent.init)(key_agent), repeat(summary), none, jnp.zeros((R, env.actions)), repeat(Diagnostics.start())
+    )
+    schemes = jax.vmap(lambda k: batching.init(k, env.actions))(keys)
+    ends = jnp.zeros((R, batching.most(horizon, env.actions)), int)
+    return Lanes(zero, zero, schemes, jnp.ones(R, bool), learning, none, zero, jnp.zeros((R, points)), ends, zero)
+
+
+def play(keys, batching, times, gaps, lanes: Lanes) -> Lanes:
+    """One stretch in every lane that is not at the horizon."""
+    R = jnp.arange(keys.shape[0])
+    live = lanes.t < times[-1]
+    point = jnp.minimum(lanes.point, times.shape[0] - 1)
+    left, rounds = jax.vmap(batching.room)(lanes.batching)
+    left = jnp.broadcast_to(left.reshape(R.size, -1), lanes.plays.shape)
+    rounds = jnp.where(live, jnp.minimum(rounds, times[point] - lanes.t), 0)
+    key_plays, key_cut = jnp.moveaxis(jax.vmap(_random.split)(keys), 1, 0)
+    plays = jax.vmap(multinomial)(key_plays, rounds, lanes.learning.p)
+    plays = in_blocks(jnp.any(plays >= left, 1), jax.vmap(cut), (key_cut, left), plays)
+
+    t = lanes.t + jnp.sum(plays, 1)
+    scheme, due = jax.vmap(batching.advance)(lanes.batching, plays)
+    due, hit = due & live, live & (t == times[point])
+    total = lanes.plays + plays
+    regret = jnp.sum(total * gaps, 1)
+    return Lanes(
+        t,
+        lanes.number + live,
+        jax.vmap(where)(live, scheme, lanes.batching),
+        live & (due | (t == times[-1])),  # at the horizon rewards are counted, and what is learned decides nothing
+        lanes.learning._replace(pending=lanes.learning.pending + plays),
+        total,
+        lanes.point + hit,
+        lanes.regret.at[R, jnp.where(hit, point, times.shape[0])].set(regret, mode="drop"),
+        lanes.ends.at[R, jnp.where(due, lanes.batches, lanes.ends.shape[1])].set(t, mode="drop"),
+        lanes.batches + due,
+    )
+
+
+def cut(known: tuple[PRNGKey, Int[Array, " arms"]], plays: Int[Array, " arms"]) -> Int[Array, " arms"]:
+    """The plays of a stretch up to the one that ends the batch, for some arm has as many as it has `left`."""
+    key, left = known
+    arms = plays.shape[0]
+    keys = _random.split(key, (3, arms))
+    over = plays >= left
+    shapes = jnp.stack([jnp.where(over, left, 1), jnp.where(over, plays - left + 1, 1)]).astype(float)
+    log_a, log_b = jax.vmap(jax.vmap(log_gamma))(keys[:2], shapes)
+    when = jnp.where(over, jax.nn.sigmoid(log_a - log_b), jnp.inf)
+    end = jnp.min(when)
+    before = jax.vmap(binomial)(keys[2], jnp.where(over, left - 1, plays), jnp.where(over, end / when, end))
+    return jnp.where(jnp.arange(arms) == jnp.argmin(when), left, before)
+
+
+def learn(env, agent, known: tuple[Key[Array, "block 2"], Array, Bool[Array, " block"]], old: Learning) -> Learning:
+    """A block of lanes whose batch has ended sees its rewards; before the first round there are none to see."""
+    keys, theta, within = known
+    summary = jax.vmap(partial(draw_rewards, env.model))(keys[:, 0], theta, old.pending, old.summary)
+    state, info = agent.observe(keys[:, 1], old.agent, summary)
+    p = jax.vmap(lambda one: propensities(agent.belief.laws(agent.model, one, ())))(state)
+    diagnostics = jax.vmap(where)(within, old.diagnostics.plus(info), old.diagnostics)
+    return Learning(state, summary, jnp.zeros_like(old.pending), p, diagnostics)
+
+
+def draw_rewards(model, key: PRNGKey, theta, plays: Int[Array, " arms"], summary: Tree) -> Tree:
+    """The arms' summaries with the rewards of so many plays."""
+    keys = _random.split(key, plays.shape[0])
+    return jax.vmap(lambda single, k, x, n, old: old.join(single.sample_summary(k, x, n)))(model, keys, theta, plays, summary)
+
+
+def in_blocks(mask: Bool[Array, " lanes"], f: Callable, known: Tree, old: Tree) -> Tree:
+    """`f(known, old)` in the lanes of the mask, `old` elsewhere. Those lanes are gathered, so that no other is computed."""
+    R, needed = mask.shape[0], jnp.sum(mask)
+    order = jnp.argsort(~mask)
+
+    def block(b, new: Tree) -> Tree:
+        position = b * BLOCK + jnp.arange(min(BLOCK, R))
+        lane = order[jnp.minimum(position, R - 1)]
+        mine = jax.tree.map(lambda x: x[lane], (known, new))
+        place = jnp.where(position < needed, lane, R)
+        return jax.tree.map(lambda store, part: store.at[place].set(part, mode="drop"), new, f(*mine))
+
+    return lax.fori_loop(0, (needed + BLOCK - 1) // BLOCK, block, old)
