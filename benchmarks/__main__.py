@@ -11,13 +11,15 @@ import time
 
 from rich.console import Console
 
-from . import bandits, growth, leap, live, peers, planners, psrl, rows, startup
+from . import bandits, growth, kernels, leap, live, memory, peers, planners, psrl, rows, startup
 
 SECTIONS = {
     "bandits": bandits,
     "growth": growth,
+    "kernels": kernels,
     "leap": leap,
     "live": live,
+    "memory": memory,
     "peers": peers,
     "planners": planners,
     "psrl": psrl,
@@ -34,6 +36,9 @@ def main() -> None:
     parser.add_argument("--replications", type=positive, default=1000, help="replications of blts and NumPy (1000)")
     options = parser.parse_args()
 
+    from blts.compilation import prepare
+
+    prepare()
     import jax
     import numpy as np
 

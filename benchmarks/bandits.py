@@ -35,9 +35,10 @@ def ours(env: str, agent: str, batching: str, replications: int) -> Contestant:
     return Contestant("blts", run, replications * HORIZON, compiles=True)
 
 
-def by_hand(name: str, agent: str, batching: str, replications: int) -> Contestant:
+def by_hand(name: str, agent: str, batching: str, replications: int, instance: Any = None) -> Contestant:
     def run(seed: int) -> Outcome:
-        runs = numpy_baseline.simulate(seed, agent, batching, horizon=HORIZON, replications=replications)
+        settings = {"horizon": HORIZON, "replications": replications, "instance": instance}
+        runs = numpy_baseline.simulate(seed, agent, batching, **settings)
         return Outcome(runs.regret[:, -1], runs.batches)
 
     return Contestant(name, run, replications * HORIZON)
@@ -45,7 +46,9 @@ def by_hand(name: str, agent: str, batching: str, replications: int) -> Contesta
 
 def contestants(env: str, agent: str, batching: str, replications: int) -> list[Contestant]:
     everyone = [ours(env, agent, batching, replications)]
-    if env == "gaussian":
+    if env == "laplace":
+        everyone.append(by_hand(NUMPY, agent, batching, replications, numpy_baseline.Instance.paper_laplace()))
+    else:
         everyone.append(by_hand(NUMPY, agent, batching, replications))
         if agent == "blts" and batching == "dynamic":
             everyone.append(by_hand(NUMPY_SUMS, "blts-sums", batching, replications))

@@ -14,17 +14,24 @@ STEPS, MINIBATCH, STEP_SIZE = 50, 32, 0.1
 
 
 class Instance(NamedTuple):
-    """Arms N(means, sd²) and the agent's prior N(prior_mean, 1/prior_precision)."""
+    """Arms N(means, sd²), or Laplace with the scale `sd`, and the agent's prior N(prior_mean, 1/prior_precision)."""
 
     means: np.ndarray
     prior_mean: np.ndarray
     prior_precision: float
     sd: float
+    laplace: bool = False
 
     @staticmethod
     def paper(arms: int = 15) -> Instance:
         """The paper's instance with its informative prior, written out again: only then is it a check of blts' own."""
         return Instance(np.linspace(1, 20, arms, dtype=np.float32), np.linspace(14, 20, arms, dtype=np.float32), 0.375, 0.5)
+
+    @staticmethod
+    def paper_laplace() -> Instance:
+        """The paper's Laplace instance, likewise."""
+        means, prior = np.linspace(1, 10, 10, dtype=np.float32), np.linspace(4, 10, 10, dtype=np.float32)
+        return Instance(means, prior, 0.875, 0.8 / 2**0.5, laplace=True)
 
 
 class Runs(NamedTuple):
@@ -152,7 +159,7 @@ class SGLD:
         def score(x: np.ndarray) -> np.ndarray:
             if self.sums:
                 return total - n * x
-            return np.einsum("ij,ij->i", data - x[:, None], filled)
+            return np.einsum("ij,ij->i", self.slope(data - x[:, None]), filled)
 
         return self.steps(row, arm, n, score)
 
@@ -171,9 +178,13 @@ class SGLD:
             if self.sums:
                 return weight * (data.sum(1) - MINIBATCH * x)
             data -= x[:, None]
-            return weight * data.sum(1)
+            return weight * self.slope(data).sum(1)
 
         return self.steps(row, arm, n, score)
+
+    def slope(self, gap: np.ndarray) -> np.ndarray:
+        """The derivative of a row's log-density at r - θ, in units of the noise precision."""
+        return np.sign(gap) * np.float32(self.instance.sd) if self.instance.laplace else gap
 
     def steps(self, row: np.ndarray, arm: np.ndarray, n: np.ndarray, score) -> np.ndarray:
         x = self.chain[row, arm]
@@ -211,7 +222,8 @@ def simulate(seed: int, agent: str, batching: str, *, horizon: int, replications
     batches = np.zeros(replications, np.int32)
     for t in range(horizon):
         action = learner.act()
-        reward = means[action] + np.float32(instance.sd) * rng.standard_normal(replications, np.float32)
+        noise = rng.laplace(size=replications) if instance.laplace else rng.standard_normal(replications, np.float32)
+        reward = means[action] + np.float32(instance.sd) * noise.astype(np.float32, copy=False)
         learner.remember(action, reward)
         due = scheme.closed(action)
         batches[due] += 1

@@ -119,6 +119,6 @@ def test_count(counts, action, live):
 def test_where_selects_lanes_of_every_rank():
     new = {"a": jnp.ones((3, 2, 2)), "b": jnp.ones(3, int)}
     old = jax.tree.map(jnp.zeros_like, new)
-    out = where(jnp.array([True, False, True]), new, old)
+    out = jax.vmap(where)(jnp.array([True, False, True]), new, old)
     assert out["a"][:, 0, 0].tolist() == [1, 0, 1]
     assert out["b"].tolist() == [1, 0, 1]

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from blts import _random, random
+from blts._random import ACT, ENV, OBSERVE, Round, round_key
 from blts.errors import ConfigError
 from laws import LEVEL, counts_p, ks_p, second_moment_p
 
@@ -17,7 +18,10 @@ SEEDS = (0, 1, 42, 2**31, 2**32 - 1)
 
 
 def data(key):
-    return np.asarray(jax.random.key_data(key))
+    """The generator's words; the others, which say where a round's blocks begin, are 0 in an ordinary key."""
+    words = np.asarray(jax.random.key_data(key))
+    assert not words[..., 2:].any()
+    return words[..., :2]
 
 
 # The bits are those of jax.random
@@ -170,7 +174,7 @@ def streams(kind: str):
     keys = {
         "seeds": jnp.stack([random.key(seed) for seed in range(STREAMS)]),
         "replications": jax.vmap(lambda i: random.fold_in(root, i))(jnp.arange(STREAMS)),
-        "rounds": jax.vmap(lambda t: random.split(random.fold_in(random.fold_in(root, 3), t), 3)[1])(jnp.arange(STREAMS)),
+        "rounds": jax.vmap(lambda t: round_key(random.fold_in(root, 3), Round.of(t), ACT))(jnp.arange(STREAMS)),
         "names": random.split(root, STREAMS),
     }[kind]
     return np.asarray(jax.vmap(lambda key: random.normal(key, (LENGTH,)))(keys), float)
@@ -209,10 +213,13 @@ def test_dependent_streams_are_found():
 
 
 def round_keys(roots, rounds=200):
-    """The 64-bit key words of `rounds` rounds of each root, as the loop derives them."""
-    words = jax.vmap(
-        lambda root: jax.vmap(lambda t: jax.random.key_data(random.split(random.fold_in(root, t), 3)))(jnp.arange(rounds))
-    )(roots)
+    """The first 64 bits of each purpose in `rounds` rounds of each root, as the loop derives them."""
+
+    def bits(root, t):
+        keys = [round_key(root, Round.of(t), purpose) for purpose in (ENV, ACT, OBSERVE)]
+        return jnp.stack([_random.words_of(random.fold_in(key, 0))[:2] for key in keys])
+
+    words = jax.vmap(lambda root: jax.vmap(lambda t: bits(root, t))(jnp.arange(rounds)))(roots)
     return [{tuple(map(int, word)) for word in np.asarray(words[i]).reshape(-1, 2)} for i in range(len(roots))]
 
 

@@ -232,7 +232,7 @@ def test_a_run_that_does_not_fit_is_refused_before_any_work(monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr(simulation, "_run", work)
+    monkeypatch.setattr(simulation, "_stepping", lambda: work)
     monkeypatch.setattr(simulation, "available_memory", lambda: 100_000)
     with pytest.raises(MemoryNeeded, match=r"GiB.*chunk=\d+"):
         run("sgld", replications=1000)
@@ -264,6 +264,6 @@ def test_the_chunk_that_is_advised_fits(monkeypatch):
         run("sgld", replications=2000, times=1, keep_actions=False)
     chunk = int(str(refused.value).split("chunk=")[1].split()[0])
     assert 1 <= chunk < 2000
-    monkeypatch.setattr(simulation, "_run", lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
+    monkeypatch.setattr(simulation, "_stepping", lambda: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
     with pytest.raises(InterruptedError):
         run("sgld", replications=2000, times=1, keep_actions=False, chunk=chunk)

@@ -33,7 +33,7 @@ def binomial(key: PRNGKey, n: Int[Array, ""], q: Float[Array, ""]) -> Int[Array,
 
 def _units(words: Array, block: Array) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Two numbers in (0, 1) of 32 bits each; a count's standard deviation is far below 2³²."""
-    high, low = _random._threefry(words, block)
+    high, low = _random._block(words, block)
     return _unit(high), _unit(low)
 
 
@@ -134,8 +134,8 @@ def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
 
     def propose(carry):
         _, _, block = carry
-        (radius, u), (angle, boost) = _random._threefry(words, block + jnp.arange(2, dtype=jnp.uint32))
-        x = _random._box_muller(radius, angle)
+        (radius, u), (angle, boost) = _random._block(words, block + jnp.arange(2, dtype=jnp.uint32))
+        x = _random._box_muller(radius, angle).real
         root = 1 + x / jnp.sqrt(9 * d)
         log_v = 3 * jnp.log(jnp.where(root > 0, root, 1.0))
         taken = (root > 0) & (jnp.log(_unit(u)) < 0.5 * x * x + d * (1 - jnp.exp(log_v) + log_v))

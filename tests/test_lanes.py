@@ -1,0 +1,98 @@
+"""Mapping with the lanes last is `jax.vmap`, and a function in two parts is the function."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from blts import _lanes, _random, condition, loop, random
+
+LANES = 7
+X = jnp.linspace(-1.0, 2.0, LANES * 4).reshape(LANES, 4)
+N = jnp.arange(LANES) % 4
+KEYS = random.split(random.key(0), LANES)
+TABLE = jnp.arange(12.0).reshape(4, 3)
+
+
+def grow(n, x):
+    return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 1.5), (0, x))[1]
+
+
+CASES = {
+    "elementwise": lambda x, n: jnp.where(x > 0, x * n, jax.nn.relu(x) - x.sum()),
+    "spread": lambda x, n: (jnp.arange(4) == n) & (x == jnp.max(x)),
+    "clipped": lambda x, n: jnp.clip(x, -n / 4, 1.0),
+    "reductions": lambda x, n: (x.sum(), x.max(), jnp.argmin(x), jnp.cumsum(x), jnp.sort(x)),
+    "products": lambda x, n: (TABLE.T @ x, jnp.outer(x, x), jnp.linalg.solve(jnp.eye(4) + 0.1 * jnp.outer(x, x), x)),
+    "places": lambda x, n: (x[n], TABLE[n], x.at[n].set(5.0), x[:3].reshape(3, 1), jnp.concatenate([x, jnp.ones(2)])),
+    "written": lambda x, n: (jnp.zeros((6, 4)).at[n].set(x), jnp.zeros(6).at[n + 4].set(1.0, mode="drop")),
+    "slices": lambda x, n: (lax.dynamic_update_slice(jnp.zeros(6), x, (1,)), lax.dynamic_slice(x, (n,), (2,))),
+    "complex": lambda x, n: jnp.where(n == 0, lax.complex(x, -x).real, lax.complex(x, -x).imag),
+    "a loop of one length": lambda x, n: lax.fori_loop(0, 5, lambda i, y: y + i * x.sum(), jnp.zeros(4)),
+    "a loop of another length in each lane": grow,
+    "a loop whose length is known late": lambda x, n: lax.fori_loop(0, TABLE.shape[0] + jnp.zeros((), int), lambda i, y: y + x, x),
+    "rows": lambda x, n: lax.scan(lambda c, row: (c + row.sum() * n, c), 0.0, TABLE),
+    "one choice": lambda x, n: lax.cond(jnp.sum(TABLE) > 3, lambda: x + n, lambda: x),
+    "a choice in each lane": lambda x, n: lax.switch(n, [lambda: x, lambda: 2 * x, lambda: -x, lambda: x * n]),
+    "a constant": lambda x, n: (jnp.arange(3), 2.0),
+}
+
+
+def assert_same(first, last):
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(last), strict=True):
+        np.testing.assert_allclose(np.moveaxis(np.asarray(a), 0, -1), b, rtol=1e-5, atol=1e-6)
+
+
+def last(tree):
+    return jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), tree)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_lanes_may_be_last(name):
+    f = CASES[name]
+    if f is grow:
+        f = lambda x, n: grow(n, x[0])  # noqa: E731
+    assert_same(jax.vmap(f)(X, N), jax.jit(_lanes.vmap(f))(last(X), N))
+
+
+def test_random_numbers_are_the_same():
+    def f(key, x):
+        folded = random.fold_in(key, 3)
+        return random.normal(folded, (4,)) * x, random.uniform(random.split(key)[1]), jax.random.gamma(_random.stock(key), 2.0)
+
+    assert_same(jax.vmap(f)(KEYS, X), jax.jit(_lanes.vmap(f))(KEYS, last(X)))
+
+
+@pytest.mark.parametrize("agent", ["exact-ts", "ucb1", "eps-greedy"])
+def test_a_round_in_two_parts_is_the_round(agent):
+    """What depends on the key alone is computed ahead, and nothing else is."""
+    parts = condition("gaussian", agent, "dynamic", horizon=9)
+    lanes, _ = loop.start(KEYS, parts.env, parts.agent, parts.batching, 9, horizon=9, keep_actions=False)
+    words, pair, half = _random.words_of(KEYS).T, jnp.full(LANES, 2), jnp.full(LANES, 1)
+
+    def play(*arguments):
+        return loop.play(parts.env, parts.agent, parts.batching, *arguments, jnp.asarray(True))
+
+    example = jax.tree.map(_lanes.one_lane, (words, pair, half, lanes))
+    split = _lanes.split(play, example[:2], example[2:])
+    early = split.early(words, pair)
+    whole = jax.jit(_lanes.vmap(play))(words, pair, half, lanes)
+    in_parts = jax.jit(lambda half, lanes: split.late(split.early(words, pair), half, lanes))(half, lanes)
+    for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(in_parts), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    ahead = [value for value in early if value.mapped and value.array.dtype == jnp.complex64]
+    assert any(value.array.shape == (15, 1, LANES) for value in ahead) == (agent == "exact-ts")
+
+
+def test_a_round_is_what_vmap_makes_of_it():
+    parts = condition("gaussian", "blts", "dynamic", horizon=9)
+    lanes, _ = loop.start(KEYS, parts.env, parts.agent, parts.batching, 9, horizon=9, keep_actions=False)
+
+    def play(key, lane):
+        return loop.play(parts.env, parts.agent, parts.batching, _random.words_of(key), *_random.Round.of(3), lane, key is not None)
+
+    first = jax.tree.map(lambda x: jnp.moveaxis(x, -1, 0), lanes)
+    assert_same(jax.jit(jax.vmap(play))(KEYS, first), jax.jit(_lanes.vmap(play))(KEYS, lanes))
