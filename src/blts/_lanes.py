@@ -129,6 +129,10 @@ def split(f: Callable, ahead: tuple, then: tuple) -> Split:
     return Split(early, late)
 
 
+def on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
+
+
 def one_lane(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape[:-1], x.dtype)
 

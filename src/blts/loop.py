@@ -29,7 +29,7 @@ from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, T
 from .history import count, where
 
 AHEAD = 8  # pairs of rounds whose random numbers are drawn at once: enough for long vectors, few enough to stay in the cache
-BLOCK = 128  # lanes that learn together
+BLOCK = 128  # lanes that learn together on a CPU; elsewhere a quarter of them do
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
 
 
@@ -261,7 +261,7 @@ class Turns(NamedTuple):
 def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
     R, points = keys.shape[0], times.shape[0]
-    everyone, size = jnp.arange(R), min(BLOCK, R)
+    everyone, size = jnp.arange(R), min(R, BLOCK if _lanes.on_cpu() else max(BLOCK, R // 4))
     zero = jnp.zeros(R, int)
     words = _random.words_of(keys).T
     everyone_plays = _lanes.vmap(lambda words, t, *rest: play(env, agent, batching, words, *Round.of(t), *rest))

@@ -27,7 +27,8 @@ from .langevin import Langevin
 from .metropolis import MALA
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
-BLOCK = 256  # lanes at a time: long enough for vectors, short enough that XLA does not split a kernel over threads
+BLOCK = 256  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache
+ACCELERATOR_BLOCK = 2**17
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
 SCORING_ROWS = 1024  # rows that those steps see; their mode is about 1/32 of a reward's spread away from that of all rows
 
@@ -120,9 +121,10 @@ class Chain:
         """
         R, A, C, dim = theta.shape
         pairs, lanes = R * A, R * A * C
+        block = min(lanes, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
         count = n.reshape(pairs)
         by_count = jnp.argsort(-count)  # lanes of a block then have about as many rows; those without any come last
-        blocks = _ceil_div(C * jnp.sum(count > 0), BLOCK)
+        blocks = _ceil_div(C * jnp.sum(count > 0), block)
         prior_precision = jax.vmap(lambda single: single.prior_precision())(model)
         if isinstance(history, Log):
             most = jnp.max(history.size)
@@ -134,7 +136,7 @@ class Chain:
             store, data = None, history
 
         def run_block(b, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
-            position = b * BLOCK + jnp.arange(min(BLOCK, lanes))
+            position = b * block + jnp.arange(block)
             pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
             r, a = pair // A, pair % A
             lane = partial(self.lane, store, jnp.max(count[pair]), C > 1)
