@@ -493,7 +493,7 @@ def test_a_refresh_waits_for_its_batch(tmp_path):
 
 
 def test_a_refresh_that_fails_is_kept_out_of_use(tmp_path):
-    experiment = made(tmp_path, batching={"name": "fixed", "size": 8})
+    experiment = made(tmp_path, model={"name": "gaussian-unknown-variance"}, batching={"name": "fixed", "size": 8})
     answer = experiment.ask(8)
     experiment.tell([(d.id, (-1) ** i * 1e30) for i, d in enumerate(answer.decisions)])  # squares overflow
     done = experiment.refresh()

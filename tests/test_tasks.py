@@ -27,7 +27,7 @@ from blts.studies.tasks.counts import ratios
 from blts.studies.tasks.posterior import exact, moments, rewards, wasserstein
 from laws import LEVEL, gaussian_p, ks_p, mean_p, variance_p
 
-CHAINS = 40 * 512
+CHAINS = 60 * 512
 THEOREM = {"step_size": "theorem", "steps": "theorem", "minibatch": "theorem"}
 
 

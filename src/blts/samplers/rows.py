@@ -298,7 +298,8 @@ class MirroredRows:
         W = Mirrored(Langevin(self.step), mirror).dual_of(Potential(_no_value, grad, h))
 
         def body(i, y):
-            key_grad, key_noise = jnp.moveaxis(jax.vmap(lambda key: _random.split(_random.fold_in(key, i)))(keys), 1, 0)
+            step_keys = _fold(keys, i)
+            key_grad, key_noise = (jax.vmap(lambda key, p=p: _random.part(key, p))(step_keys) for p in (1, 2))  # as Langevin does
             new = y - h * W.grad(key_grad, y) + jnp.sqrt(2 * h) * _noise(key_noise, y.shape[0])
             return jnp.where(i < need, new, y)
 

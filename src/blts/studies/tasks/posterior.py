@@ -154,8 +154,8 @@ def _ends(
 
     def end(r: Int) -> Float[Array, ""]:
         key_start, key_run = _random.split(_random.fold_in(root, r))
-        key_lane = _random.fold_in(key_run, 0)  # as `Chain.run` makes it for its first arm
-        return lane(key_lane, model, precision, model.draw(key_start, half), reference, n, data)[0][0]
+        words = _random.words_of(_random.fold_in(key_run, 0))  # as `Chain.run` makes them for its first arm
+        return lane(words, model, precision, model.draw(key_start, half), reference, n, data)[0][0]
 
     return jax.vmap(end)(first + jnp.arange(BLOCK, dtype=jnp.uint32))
 
