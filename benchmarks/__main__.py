@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: every table, also written to results/bench.json."""
+"""`python -m benchmarks`: every table, also written to benchmarks/results/bench.json."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECTIONS = {
     "rows": rows,
     "startup": startup,
 }
-RESULTS = pathlib.Path(__file__).resolve().parent.parent / "results" / "bench.json"
+RESULTS = pathlib.Path(__file__).resolve().parent / "results" / "bench.json"
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ HORIZON = 650
 ARMS = 15
 SIZES = {"exact-ts": (10_000, 100_000, 400_000), "blts": (1_000, 10_000, 100_000)}
 ROUNDS = 3
-RESULTS = pathlib.Path(os.environ.get("OUT", pathlib.Path(__file__).resolve().parent.parent / "results"))
+RESULTS = pathlib.Path(os.environ.get("OUT", pathlib.Path(__file__).resolve().parent / "results"))
 
 
 def rate(agent: str, replications: int) -> dict:

@@ -256,32 +256,29 @@ def _program(closed: core.ClosedJaxpr, inputs: Sequence[Value], lanes: int) -> l
 # Loops. What they carry has lanes if it starts with them, or is given them by a turn.
 
 
-def _carried(body: core.ClosedJaxpr, consts: list[Value], carry: list[Value], rest: list[Value], lanes: int) -> list[bool]:
+def _flags(jaxpr: core.Jaxpr, mapped: Sequence[bool]) -> list[bool]:
+    """Which results have lanes, where these arguments do."""
+    known = dict(zip(jaxpr.invars, mapped, strict=True))
+    for eqn in jaxpr.eqns:
+        inputs = [not isinstance(v, core.Literal) and known.get(v, False) for v in eqn.invars]
+        if eqn.primitive.name == "while":
+            a, b = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+            out = _carried(eqn.params["body_jaxpr"], inputs[a:b], inputs[b:])
+        else:
+            out = [any(inputs)] * len(eqn.outvars)
+        known |= dict(zip(eqn.outvars, out, strict=True))
+    return [not isinstance(v, core.Literal) and known.get(v, False) for v in jaxpr.outvars]
+
+
+def _carried(body: core.ClosedJaxpr, consts: Sequence[bool], carry: Sequence[bool], rest: Sequence[bool] = ()) -> list[bool]:
     """Which carried values have lanes."""
-    mapped = [v.mapped for v in carry]
+    mapped = list(carry)
     while True:
-
-        def flags(mapped: list[bool] = mapped) -> list[bool]:
-            out: list[bool] = []
-
-            def turn(*arrays):
-                values = [Value(x, v.mapped) for x, v in zip(arrays, (*consts, *_flagged(carry, mapped), *rest), strict=True)]
-                results = _program(body, values, lanes)
-                out.extend(v.mapped for v in results[: len(carry)])
-                return [v.array for v in results]
-
-            values = [*consts, *[_with(v, m, lanes) for v, m in zip(carry, mapped, strict=True)], *rest]
-            jax.eval_shape(turn, *[v.array for v in values])
-            return [a or b for a, b in zip(mapped, out, strict=True)]
-
-        more = flags()
+        out = _flags(body.jaxpr, [*consts, *mapped, *rest])
+        more = [a or b for a, b in zip(mapped, out, strict=False)]
         if more == mapped:
             return mapped
         mapped = more
-
-
-def _flagged(values: Sequence[Value], mapped: Sequence[bool]) -> list[Value]:
-    return [Value(v.array, m) for v, m in zip(values, mapped, strict=True)]
 
 
 def _with(value: Value, mapped: bool, lanes: int) -> Value:
@@ -296,17 +293,12 @@ def _while(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] |
     p = eqn.params
     a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
     test_consts, consts, carry = inputs[:a], inputs[a:b], inputs[b:]
-    mapped = _carried(p["body_jaxpr"], consts, carry, [], lanes)
-    going: list[bool] = []
+    mapped = _carried(p["body_jaxpr"], [v.mapped for v in consts], [v.mapped for v in carry])
+    if any(_flags(p["cond_jaxpr"].jaxpr, [*(v.mapped for v in test_consts), *mapped])):
+        return None  # lanes that stop at different turns: jax.vmap knows how
 
     def test(arrays):
-        (out,) = _program(p["cond_jaxpr"], [*test_consts, *map(Value, arrays, mapped)], lanes)
-        going.append(out.mapped)
-        return out.array
-
-    jax.eval_shape(test, _arrays(carry, mapped, lanes))
-    if going[0]:
-        return None  # lanes that stop at different turns: jax.vmap knows how
+        return _program(p["cond_jaxpr"], [*test_consts, *map(Value, arrays, mapped)], lanes)[0].array
 
     def body(arrays):
         return _arrays(_program(p["body_jaxpr"], [*consts, *map(Value, arrays, mapped)], lanes), mapped, lanes)
@@ -321,8 +313,7 @@ def _scan(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | 
     a, b = p["num_consts"], p["num_consts"] + p["num_carry"]
     consts, carry, rows = inputs[:a], inputs[a:b], inputs[b:]
     flags = [v.mapped for v in rows]
-    first = [Value(jax.eval_shape(lambda x: x[0], v.array), v.mapped) for v in rows]
-    mapped = _carried(p["jaxpr"], consts, carry, first, lanes)
+    mapped = _carried(p["jaxpr"], [v.mapped for v in consts], [v.mapped for v in carry], flags)
 
     def body(arrays, row):
         out = _program(p["jaxpr"], [*consts, *map(Value, arrays, mapped), *map(Value, row, flags)], lanes)
