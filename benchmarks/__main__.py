@@ -36,9 +36,6 @@ def main() -> None:
     parser.add_argument("--replications", type=positive, default=1000, help="replications of blts and NumPy (1000)")
     options = parser.parse_args()
 
-    from blts.compilation import prepare
-
-    prepare()
     import jax
     import numpy as np
 

@@ -13,8 +13,6 @@ HORIZON, FEW, MANY = 650, 1000, 9000
 CASES = (("exact-ts", None), ("exact-ts", 1), ("blts", None), ("blts", 1))
 PROGRAM = """
 import resource
-from blts.compilation import prepare
-prepare()
 from blts import condition, simulate
 case = condition("gaussian", {agent!r}, "dynamic", horizon={horizon})
 simulate(0, case.env, case.agent, case.batching, horizon={horizon}, replications={replications}, times={times}, threads=1)

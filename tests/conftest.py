@@ -14,7 +14,8 @@ _CACHE = pathlib.Path(__file__).resolve().parent.parent / ".pytest_cache" / "xla
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("NPROC", "1")  # as `compilation.prepare` does
+# Workers share the cores already: without these each would start threads for every core.
+os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
 # Most of the time goes into compiling, and without XLA's newer emitters that takes a third less. `make slow` runs with them.

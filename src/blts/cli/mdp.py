@@ -42,10 +42,10 @@ def solve(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print the optimal average reward, the policy that earns it, the span of its bias and the residual that certifies it."""
-    from ..compilation import prepare
+    from ..compilation import keep_programs
 
     options = options_of(set_ or [])
-    prepare()
+    keep_programs()
     from ..problems import optimum
     from ..registry import build, find
 

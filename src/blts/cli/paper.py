@@ -39,11 +39,11 @@ def command(
     names = [only] if only else paper.QUICK if quick else paper.NAMES
     chosen = [dataclasses.replace(paper.study(name).scaled(factor), seed=seed) for name in names]
     part = study_cli.shard_of(shard)
-    from ..compilation import prepare
+    from ..compilation import keep_programs
     from ..studies import Heading
     from ..studies.planning import plan
 
-    prepare()
+    keep_programs()
     planned = [plan(study) for study in chosen]
     where = {"engine": engine, "workers": workers, "address": address}
     study_cli.execute(planned, out, Heading(paper.TITLE, paper.LEAD), shard=part, **where)

@@ -32,10 +32,10 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Simulate an agent in an environment and print its regret and batches."""
-    from ..compilation import prepare
+    from ..compilation import keep_programs
 
     options = options_of(set_ or [])
-    prepare()
+    keep_programs()
     from ..catalogue import condition
     from ..simulation import simulate
 

@@ -147,11 +147,11 @@ def show(which: Which, as_json: Annotated[bool, typer.Option("--json", help="Pri
 def planned(which: str) -> list[Study]:
     """The studies of a file, or one of the paper's by its name."""
     from .. import paper
-    from ..compilation import prepare
+    from ..compilation import keep_programs
     from ..errors import UnknownName
     from ..studies import plan_file
 
-    prepare()
+    keep_programs()
     path = pathlib.Path(which)
     if path.suffix in (".toml", ".py") or path.exists():
         if path.is_dir():
@@ -180,7 +180,7 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    from ..compilation import prepare
+    from ..compilation import keep_programs
     from ..report import check_libraries
     from ..report.figures import kind
     from ..studies import Store, check_engine
@@ -192,7 +192,7 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
             kind(name)
     check_engine(where["engine"], where["workers"], where["address"])
     store = Store.create(out)
-    prepare()
+    keep_programs()
     console = Console()
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     clock = time.perf_counter()

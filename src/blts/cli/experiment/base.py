@@ -26,9 +26,9 @@ Request = Annotated[str | None, typer.Option("--request-id", help="The same id a
 
 def library() -> Any:
     """The library, with compiled programs kept between commands."""
-    from ...compilation import prepare
+    from ...compilation import keep_programs
 
-    prepare()
+    keep_programs()
     try:
         from ... import live
     except ModuleNotFoundError as error:
