@@ -20,9 +20,9 @@ from ..history import Log
 ENGINES = ("auto", "step", "leap")
 LONGEST = int(np.iinfo(np.int32).max)
 # What a leap costs, in rounds of stepping one replication: measured by `python -m benchmarks --only leap`.
-ROUNDS_A_BATCH = 250
-ROUNDS_A_POINT = 30
-ROUNDS_TO_COMPILE = 3e7  # what its program takes longer to compile
+ROUNDS_A_BATCH = 1000
+ROUNDS_A_POINT = 80
+ROUNDS_TO_COMPILE = 8e7  # what its program takes longer to compile
 
 
 def choose(
