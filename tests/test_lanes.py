@@ -29,6 +29,8 @@ CASES = {
     "products": lambda x, n: (TABLE.T @ x, jnp.outer(x, x), jnp.linalg.solve(jnp.eye(4) + 0.1 * jnp.outer(x, x), x)),
     "places": lambda x, n: (x[n], TABLE[n], x.at[n].set(5.0), x[:3].reshape(3, 1), jnp.concatenate([x, jnp.ones(2)])),
     "written": lambda x, n: (jnp.zeros((6, 4)).at[n].set(x), jnp.zeros(6).at[n + 4].set(1.0, mode="drop")),
+    "written outside": lambda x, n: lax.scatter(x, (n - 2)[None], 9.0, lax.ScatterDimensionNumbers((), (0,), (0,)), mode="drop"),
+    "clipped into place": lambda x, n: x.at[n + 2].set(7.0, mode="clip"),
     "slices": lambda x, n: (lax.dynamic_update_slice(jnp.zeros(6), x, (1,)), lax.dynamic_slice(x, (n,), (2,))),
     "complex": lambda x, n: jnp.where(n == 0, lax.complex(x, -x).real, lax.complex(x, -x).imag),
     "a loop of one length": lambda x, n: lax.fori_loop(0, 5, lambda i, y: y + i * x.sum(), jnp.zeros(4)),

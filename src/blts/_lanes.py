@@ -31,10 +31,8 @@ ELEMENTWISE = frozenset(
         *("nextafter", "or", "pow", "rem", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor"),
     )
 )
-FROM_THE_FRONT = frozenset(("argmax", "argmin", "cumsum", "expand_dims", "reduce_max", "reduce_min", "reduce_sum", "squeeze"))
+FROM_THE_FRONT = frozenset(("argmax", "argmin", "cumsum", "reduce_max", "reduce_min", "reduce_sum", "squeeze"))
 """Primitives whose axes are counted from the front, so that one more axis at the end changes nothing."""
-
-
 PAIRS = frozenset(("real", "imag"))
 """A complex number is how two normals leave one kernel; taken apart at once, XLA would compute it twice."""
 
@@ -350,7 +348,10 @@ def _scatter(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]
     one_row = numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == (0,) and not numbers.operand_batching_dims
     if not one_row or jnp.shape(index.array)[: jnp.ndim(index.array) - index.mapped] != (1,):
         return None
+    if eqn.params["mode"] == lax.GatherScatterMode.CLIP:
+        return None
     where = _spread(index, lanes)[0]
+    where = jnp.where(where < 0, store.array.shape[0], where)  # outside, like one beyond the end; `at` would count from the end
     rows = jnp.moveaxis(_spread(row, lanes), -1, 0)
     put = _spread(store, lanes).at[where, ..., jnp.arange(lanes)]
     return [Value(put.set(rows, mode=eqn.params["mode"], unique_indices=True), True)]
