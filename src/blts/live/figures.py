@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -90,8 +91,13 @@ def _posterior(axes: Any, current: Policy) -> bool:
     draws = posterior_draws(current)
     if draws is None:
         return False
-    finite = draws[np.isfinite(draws)]  # under a heavy tail some are not
-    low, high = np.quantile(finite, [0.001, 0.99])
+    # Every arm's bulk is shown whole; a heavy tail, of which some draws are not even finite, does not set the axis.
+    finite = [some for some in (arm[np.isfinite(arm)] for arm in draws.T) if some.size]
+    if not finite:
+        return False
+    q = np.array([np.quantile(arm, [0.001, 0.25, 0.5, 0.75, 0.999]) for arm in finite]).T
+    reach = 4 * (q[3] - q[1])
+    low, high = np.max([q[0], q[2] - reach], 0).min(), np.min([q[4], q[2] + reach], 0).max()
     x = np.linspace(low, high, 400)
     for k, label in enumerate(current.labels):
         mine = np.clip(draws[:, k], 2 * low - high, 2 * high - low)  # what is far outside must not widen the kernel
@@ -109,7 +115,11 @@ def _rewards(axes: Any, table: Table, current: Policy) -> bool:
         return False
     rewards = table.rewards[has]
     counts = getattr(current.built.model, "support", "real") in ("binary", "count") and np.ptp(rewards) <= 10 * BINS
-    bins = np.arange(rewards.min() - 0.5, rewards.max() + 1.5) if counts else np.histogram_bin_edges(rewards, BINS)
+    bins = (
+        np.arange(rewards.min() - 0.5, rewards.max() + 1.5)
+        if counts
+        else np.histogram_bin_edges(rewards, min(BINS, math.ceil(2 * math.sqrt(rewards.size))))
+    )
     axes.hist(rewards, bins=bins, density=True, alpha=0.5, label="observed")
     predicted = predictive(current, np.array([current.active.index(a) for a in table.arms[has]]))
     if predicted is not None:

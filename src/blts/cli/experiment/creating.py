@@ -61,7 +61,9 @@ def create(
     if as_json:
         print_json(status)
     else:
-        say(f"{name}: {len(status['arms'])} arms, {status['model']}, {status['sampler']}, {status['batching']} batching.")
+        count = len(status["arms"])
+        arms = "1 arm" if count == 1 else f"{count} arms"
+        say(f"{name}: {arms}, {status['model']}, {status['sampler']}, {status['batching']} batching.")
 
 
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
