@@ -67,6 +67,14 @@ class Program(NamedTuple):
         closed = jax.make_jaxpr(lambda *xs: _inlined(closed.jaxpr, closed.consts, xs))(*leaves)
         return Program(closed.jaxpr, closed.consts, results[0])
 
+    def needs(self, results: Sequence[bool]) -> list[bool]:
+        """Which arguments these of its results depend on."""
+        live = {v for v, wanted in zip(self.jaxpr.outvars, results, strict=True) if wanted and not isinstance(v, core.Literal)}
+        for eqn in reversed(self.jaxpr.eqns):
+            if not live.isdisjoint(eqn.outvars):
+                live |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
+        return [v in live for v in self.jaxpr.invars]
+
 
 def vmap(f: Callable) -> Callable:
     """`jax.vmap(f, -1, -1)`, with the lanes last in every intermediate array too."""
@@ -83,9 +91,39 @@ def vmap(f: Callable) -> Callable:
     return mapped
 
 
+def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
+    """Which leaves of its state a loop must carry: those that `after` reads, and whatever a turn computes them from.
+
+    The state is the last argument and the first result of `turn`, whose other results are all wanted, and the last argument
+    of `after`. XLA finds by itself what a single loop carries in vain, but not what two nested loops hand to each other.
+    """
+    size = len(jax.tree.leaves(state))
+    others = [True] * (len(turn.jaxpr.outvars) - size)
+    needed = after.needs([True] * len(after.jaxpr.outvars))[-size:]
+    while True:
+        more = [a or b for a, b in zip(needed, turn.needs([*needed, *others])[-size:], strict=True)]
+        if more == needed:
+            return needed
+        needed = more
+
+
+def taken(tree: Tree, flags: Sequence[bool]) -> list[Any]:
+    """The leaves that are flagged."""
+    return [leaf for leaf, flag in zip(jax.tree.leaves(tree), flags, strict=True) if flag]
+
+
+def replaced(tree: Tree, flags: Sequence[bool], leaves: Sequence[Any]) -> Tree:
+    """The tree with other leaves where it is flagged."""
+    new = iter(leaves)
+    old, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, [next(new) if flag else leaf for leaf, flag in zip(old, flags, strict=True)])
+
+
 class Split(NamedTuple):
     """A function in two parts, for lanes in the last axis."""
 
+    program: Program
+    """All of it, for one lane."""
     early: Callable
     """early(*arguments) → values, from the arguments that are known ahead."""
     late: Callable
@@ -124,7 +162,7 @@ def split(f: Callable, ahead: tuple, then: tuple) -> Split:
         _run(second, known, lanes)
         return jax.tree.unflatten(program.tree, [_spread(_read(known, v), lanes) for v in program.jaxpr.outvars])
 
-    return Split(early, late)
+    return Split(program, early, late)
 
 
 def on_cpu() -> bool:

@@ -89,7 +89,7 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
         if not 0 <= seed < 2**32:
             raise ConfigError(f"A seed must be a whole number from 0 to 2**32 - 1; got {seed}.")
-        return jax.random.key(np.uint32(seed), impl=_implementation())
+        return from_words(np.array([0, seed, *[0] * (_WORDS - 2)], np.uint32))  # what `_seed` gives, without a program for it
     words = seed
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(seed)

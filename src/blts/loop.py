@@ -70,15 +70,15 @@ class Diagnostics(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is written down of a run."""
+    """What is written down of a run, with the replications last, as the loop writes it."""
 
-    regret: Float[Array, "replications points"]
+    regret: Float[Array, "points replications"]
     """Cumulative regret at the recorded times."""
-    ends: Int[Array, "replications batches"]
+    ends: Int[Array, "batches replications"]
     """The rounds with which batches ended; 0 beyond the last."""
     actions: Array
-    """Every action, `[replications, rounds, …]`, where asked for; otherwise no columns."""
-    plays: Int[Array, "replications actions"]
+    """Every action, `[rounds, …, replications]`, where asked for; otherwise no rows."""
+    plays: Int[Array, "actions replications"]
     batches: Int[Array, " replications"]
     reward: Float[Array, " replications"]
     """Mean reward over all rounds."""
@@ -128,13 +128,11 @@ def run(
     lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
     lane, written = go(keys, env, agent, batching, times, horizon, lanes, written)
-    first_axis = lambda x: jnp.moveaxis(x, -1, 0)  # noqa: E731
-    ends = jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0)
     return Record(
-        regret=first_axis(written.regret),
-        ends=first_axis(ends),
-        actions=first_axis(written.actions),
-        plays=first_axis(lane.plays),
+        regret=written.regret,
+        ends=jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0),
+        actions=written.actions,
+        plays=lane.plays,
         batches=lane.batches,
         reward=lane.reward / horizon,
         best=lane.best / horizon,
@@ -204,15 +202,21 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
     R, points = keys.shape[0], times.shape[0]
     everyone = jnp.arange(R)
 
-    def one(words, pair, half, lane):
+    def one(words, pair, half, lane: Lane) -> tuple[Lane, Bool[Array, ""], Array]:
         after, due, action = play(env, agent, batching, words, pair, half, lane, jnp.asarray(True))
         learned, _ = observe_alone(agent, round_key(_random.from_words(words), Round(pair, half), OBSERVE), after)
         return after._replace(agent=where(due, learned, after.agent)), due, action
 
-    zero = jnp.zeros(R, int)
-    words = _random.words_of(keys).T
+    def report(words, lane: Lane) -> Lane:
+        # What such agents report is the same at every refresh, so they are asked once. (A number that is not finite stays so.)
+        _, info = observe_alone(agent, _random.from_words(words), lane)
+        diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
+        return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
+
+    words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
     parts = _lanes.split(one, example[:2], example[2:])
+    kept = _lanes.carried(parts.program, _lanes.Program.of(report, example[0], example[-1]), lanes)
 
     def rounds(i, carry):
         """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
@@ -221,30 +225,38 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
         drawn = [v._replace(array=v.array.reshape(*v.array.shape[:-1], AHEAD, R)) if v.mapped else v for v in drawn]
 
         def round(t, carry):
-            lanes, written, point = carry
+            state, closed, written, point = carry
             pair = t // 2 - first
             now = [v._replace(array=lax.dynamic_index_in_dim(v.array, pair, -2, False)) if v.mapped else v for v in drawn]
-            before = lanes.batches
-            lanes, _, action = parts.late(now, jnp.broadcast_to(t % 2, R), lanes)
-            written = Written(
-                lax.dynamic_update_index_in_dim(written.regret, lanes.regret, point, 0),
-                written.ends.at[before, everyone].set(t),
-                lax.dynamic_update_index_in_dim(written.actions, action, t - 1, 0) if written.actions.shape[0] else written.actions,
-            )
-            return lanes, written, jnp.minimum(point + (times[point] == t), points - 1)
+            after, due, action = parts.late(now, jnp.broadcast_to(t % 2, R), _lanes.replaced(lanes, kept, state))
+            written = written._replace(regret=lax.dynamic_update_index_in_dim(written.regret, after.regret, point, 0))
+            if written.actions.shape[0]:
+                written = written._replace(actions=lax.dynamic_update_index_in_dim(written.actions, action, t - 1, 0))
+            closed = closed | (due.astype(jnp.uint32) << (t - 2 * first).astype(jnp.uint32))
+            return _lanes.taken(after, kept), closed, written, jnp.minimum(point + (times[point] == t), points - 1)
 
-        return lax.fori_loop(jnp.maximum(2 * first, 1), jnp.minimum(2 * (first + AHEAD), horizon + 1), round, carry)
+        state, ended, written, point = carry
+        begin, end = jnp.maximum(2 * first, 1), jnp.minimum(2 * (first + AHEAD), horizon + 1)
+        state, closed, written, point = lax.fori_loop(begin, end, round, (state, jnp.zeros(R, jnp.uint32), written, point))
+        ended, ends = write_ends(closed, 2 * first, ended, written.ends)
+        return state, ended, written._replace(ends=ends), point
 
-    lanes, written, _ = lax.fori_loop(0, horizon // (2 * AHEAD) + 1, rounds, (lanes, written, jnp.zeros((), int)))
+    def write_ends(closed: Array, first: Int[Array, ""], ended: Int[Array, " lanes"], ends: Array) -> tuple[Array, Array]:
+        """The rounds, counted from `first`, whose bits are set: scattering is slow on a CPU, and most rounds end no batch."""
 
-    # What such agents report is the same at every refresh, so they are asked once. (A number that is not finite stays so.)
-    def report(key, lane: Lane, closed_last: Bool[Array, ""]) -> Diagnostics:
-        _, info = observe_alone(agent, key, lane)
-        return lane.diagnostics.plus(info)._replace(refreshes=lane.batches - closed_last)
+        def earliest(carry):
+            closed, ended, ends = carry
+            t = first + lax.population_count((closed & -closed) - 1).astype(int)
+            return closed & (closed - 1), ended + (closed != 0), ends.at[ended, everyone].set(t)
 
-    closed_last = written.ends[jnp.maximum(lanes.batches - 1, 0), everyone] == horizon
-    diagnostics = _lanes.vmap(report)(keys, lanes, closed_last & (lanes.batches > 0))
-    return lanes._replace(diagnostics=diagnostics), written
+        return lax.while_loop(lambda carry: jnp.any(carry[0] != 0), earliest, (closed, ended, ends))[1:]
+
+    begin = (_lanes.taken(lanes, kept), zero, written, jnp.zeros((), int))
+    state, _, written, _ = lax.fori_loop(0, horizon // (2 * AHEAD) + 1, rounds, begin)
+    lane = _lanes.vmap(report)(words, _lanes.replaced(lanes, kept, state))
+    closed_last = written.ends[jnp.maximum(lane.batches - 1, 0), everyone] == horizon
+    refreshes = lane.diagnostics.refreshes - (closed_last & (lane.batches > 0))
+    return lane._replace(diagnostics=lane.diagnostics._replace(refreshes=refreshes)), written
 
 
 class Turns(NamedTuple):

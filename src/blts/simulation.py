@@ -122,7 +122,7 @@ def _run_in_threads(
 
     def part(i: int) -> loop.Record:
         record = run(*arguments, np.int32(first + i * size), replications=size, **settings)
-        return jax.tree.map(lambda x: np.asarray(x)[: replications - i * size], record)
+        return jax.tree.map(lambda x: np.asarray(x)[..., : replications - i * size], record)
 
     shape = (run, _shape_of(arguments), size, *settings.values())
     if shape not in _SEEN:
@@ -133,8 +133,13 @@ def _run_in_threads(
                 return records
     if parts == 1:
         return [part(0)]
-    with ThreadPoolExecutor(parts) as pool:
-        return list(pool.map(part, range(parts)))
+    others = _pool(parts - 1).map(part, range(1, parts))
+    return [part(0), *others]
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "blts")
 
 
 def _shape_of(tree: Any) -> Any:

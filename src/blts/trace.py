@@ -51,7 +51,7 @@ class Trace:
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, names: tuple[str, str, str]) -> Trace:
-        record: Any = jax.tree.map(lambda *parts: np.concatenate(parts), *records)
+        record: Any = jax.tree.map(lambda *parts: np.moveaxis(np.concatenate(parts, -1), -1, 0), *records)
         kept = record.actions if record.actions.shape[1] else None
         used = max(1, int(record.batches.max()))
         return Trace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -74,6 +75,10 @@ class Bandit:
         return cls(stacked, theta)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         if self.theta is None:
             return f"A bandit of {self.actions} arms drawn from the prior for each replication. {self.model}"
         return f"A bandit of {self.actions} arms with mean rewards {short(np.asarray(self.means(self.theta)))}."

@@ -86,10 +86,10 @@ def run(
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.due | (lanes.t < horizon)), turn, lanes)
     return Record(
-        lanes.regret,
-        lanes.ends,
-        jnp.zeros((replications, 0), int),
-        lanes.plays,
+        lanes.regret.T,
+        lanes.ends.T,
+        jnp.zeros((0, replications), int),
+        lanes.plays.T,
         lanes.batches,
         jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1) / horizon,
         jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1) / horizon,
