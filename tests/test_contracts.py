@@ -278,7 +278,7 @@ def shapes(parts):
 def test_an_environment_can_be_learned(env, prior):
     """Traced with an agent that learns; run in the slow tests."""
     record = shapes(chosen(env, learner(env, prior), prior=prior))
-    assert record.regret.shape == (REPLICATIONS, HORIZON)
+    assert record.regret.shape == (HORIZON, REPLICATIONS)
 
 
 def agents_for(env: str) -> list[str]:
