@@ -4,14 +4,15 @@ Replications are lanes. XLA's loops on a CPU are fast where the innermost axis i
 of `[lanes, arms]`. `jax.vmap` moves its axis to the front wherever two operands differ in shape, so a function is mapped here
 one primitive at a time, and the lanes stay last throughout.
 
-`split` divides a function in two: what can be computed from some of its arguments alone, and the rest. What a round
-draws at random depends on its key and not on what was learned, so the draws of many rounds are made at once, in long
-vectors, outside the loop over rounds; nobody who writes an agent or an environment has to know.
+`split` divides a function: what can be computed from some of its arguments alone, and the rest. What a round draws at
+random depends on its key and not on what was learned, so the draws of many rounds are made at once, in long vectors,
+outside the loop over rounds; nobody who writes an agent or an environment has to know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -120,49 +121,61 @@ def replaced(tree: Tree, flags: Sequence[bool], leaves: Sequence[Any]) -> Tree:
 
 
 class Split(NamedTuple):
-    """A function in two parts, for lanes in the last axis."""
+    """A function in parts, for lanes in the last axis."""
 
     program: Program
     """All of it, for one lane."""
-    early: Callable
-    """early(*arguments) → values, from the arguments that are known ahead."""
+    early: list[Callable]
+    """early[g](*arguments) → values, from the arguments of group g alone."""
     late: Callable
-    """late(values, *arguments) → the results, from these values and the other arguments."""
+    """late(values of all groups, *arguments) → the results, from these values and the other arguments."""
 
 
-def split(f: Callable, ahead: tuple, then: tuple) -> Split:
-    """`f(*ahead, *then)` in two parts; the arguments given are those of one lane, for their shapes."""
-    program = Program.of(f, *ahead, *then)
-    count = len(jax.tree.leaves(ahead))
-    invars, constvars = program.jaxpr.invars, program.jaxpr.constvars
-    reachable = {*invars[:count], *constvars}
-    first, second = [], []
-    for eqn in program.jaxpr.eqns:
-        ready = all(isinstance(v, core.Literal) or v in reachable for v in eqn.invars)
-        if ready and eqn.primitive.name not in PAIRS:
-            first.append(eqn)
-            reachable |= set(eqn.outvars)
-        else:
-            second.append(eqn)
-    needed = [v for eqn in second for v in eqn.invars] + list(program.jaxpr.outvars)
-    passed = [v for v in dict.fromkeys(v for v in needed if not isinstance(v, core.Literal)) if v in reachable]
+def split(f: Callable, groups: Sequence[tuple], then: tuple) -> Split:
+    """`f(*groups[0], *groups[1], …, *then)` in parts: what depends on one group of arguments alone, and the rest.
+
+    The arguments given are those of one lane, for their shapes.
+    """
+    program = Program.of(f, *(x for group in groups for x in group), *then)
+    invars, constvars = list(program.jaxpr.invars), program.jaxpr.constvars
+    mine = [[invars.pop(0) for _ in jax.tree.leaves(group)] for group in groups]
+    owner: dict[Any, int] = {v: g for g, some in enumerate(mine) for v in some}
     constants = dict(zip(constvars, (Value(x, False) for x in program.consts), strict=True))
+    first: list[list[core.JaxprEqn]] = [[] for _ in groups]
+    rest = []
+    for eqn in program.jaxpr.eqns:
+        read = [v for v in eqn.invars if not isinstance(v, core.Literal) and v not in constants]
+        owners = {owner.get(v) for v in read} or {0}
+        (g,) = owners if len(owners) == 1 else (None,)
+        if g is None or eqn.primitive.name in PAIRS:
+            rest.append(eqn)
+        else:
+            first[g].append(eqn)
+            owner |= dict.fromkeys(eqn.outvars, g)
+    needed = [v for eqn in rest for v in eqn.invars] + list(program.jaxpr.outvars)
+    needed = list(dict.fromkeys(v for v in needed if not isinstance(v, core.Literal)))
+    passed = [[v for v in needed if owner.get(v) == g] for g in range(len(groups))]
 
-    def early(*arguments: Tree) -> list[Value]:
+    def early(g: int, *arguments: Tree) -> list[Value]:
         leaves = jax.tree.leaves(arguments)
-        known = constants | dict(zip(invars[:count], (Value(x, True) for x in leaves), strict=True))
-        _run(first, known, leaves[0].shape[-1])
-        return [known[v] for v in passed]
+        known = constants | dict(zip(mine[g], (Value(x, True) for x in leaves), strict=True))
+        _run(first[g], known, leaves[0].shape[-1])
+        return [known[v] for v in passed[g]]
 
-    def late(values: list[Value], *arguments: Tree) -> Tree:
+    def late(values: Sequence[Sequence[Value]], *arguments: Tree) -> Tree:
         leaves = jax.tree.leaves(arguments)
         lanes = leaves[0].shape[-1]
-        known = dict(zip(passed, values, strict=True))
-        known |= dict(zip(invars[count:], (Value(x, True) for x in leaves), strict=True))
-        _run(second, known, lanes)
+        known = constants | dict(zip((v for some in passed for v in some), (x for some in values for x in some), strict=True))
+        known |= dict(zip(invars, (Value(x, True) for x in leaves), strict=True))
+        _run(rest, known, lanes)
         return jax.tree.unflatten(program.tree, [_spread(_read(known, v), lanes) for v in program.jaxpr.outvars])
 
-    return Split(program, early, late)
+    return Split(program, [partial(early, g) for g in range(len(groups))], late)
+
+
+def of_lanes(values: Sequence[Value], f: Callable[[Array], Array]) -> list[Value]:
+    """`f` of the arrays that have lanes."""
+    return [v._replace(array=f(v.array)) if v.mapped else v for v in values]
 
 
 def on_cpu() -> bool:

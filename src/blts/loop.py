@@ -26,10 +26,10 @@ from jax import lax
 from . import _lanes, _random
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
-from .history import count, where
+from .history import block_of, count, order, where
 
 AHEAD = 8  # pairs of rounds whose random numbers are drawn at once: enough for long vectors, few enough to stay in the cache
-BLOCK = 128  # lanes that learn together on a CPU; elsewhere a quarter of them do
+BLOCK = 192  # lanes that learn together on a CPU; elsewhere a quarter of them do
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
 
 
@@ -197,6 +197,13 @@ def observe_alone(agent, key: PRNGKey, lane: Lane) -> tuple[Tree, Info]:
     return jax.tree.map(lambda x: x[0], agent.observe(key[None], *block))
 
 
+def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> list[_lanes.Value]:
+    """What every lane draws in so many pairs of rounds from its `first` one on, with the pairs before the lanes."""
+    numbers = (first + jnp.arange(pairs)[:, None]).reshape(-1)
+    drawn = draw(jnp.tile(words, pairs), numbers)
+    return _lanes.of_lanes(drawn, lambda x: x.reshape(*x.shape[:-1], pairs, first.shape[0]))
+
+
 def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All lanes in the same round, learning whenever their batch is closed."""
     R, points = keys.shape[0], times.shape[0]
@@ -215,20 +222,18 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
 
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
-    parts = _lanes.split(one, example[:2], example[2:])
+    parts = _lanes.split(one, [example[:2]], example[2:])
     kept = _lanes.carried(parts.program, _lanes.Program.of(report, example[0], example[-1]), lanes)
 
     def rounds(i, carry):
         """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
         first = i * AHEAD
-        drawn = parts.early(jnp.tile(words, AHEAD), jnp.repeat(first + jnp.arange(AHEAD), R))
-        drawn = [v._replace(array=v.array.reshape(*v.array.shape[:-1], AHEAD, R)) if v.mapped else v for v in drawn]
+        drawn = draw_ahead(parts.early[0], words, jnp.broadcast_to(first, R), AHEAD)
 
         def round(t, carry):
             state, closed, written, point = carry
-            pair = t // 2 - first
-            now = [v._replace(array=lax.dynamic_index_in_dim(v.array, pair, -2, False)) if v.mapped else v for v in drawn]
-            after, due, action = parts.late(now, jnp.broadcast_to(t % 2, R), _lanes.replaced(lanes, kept, state))
+            now = _lanes.of_lanes(drawn, lambda x: lax.dynamic_index_in_dim(x, t // 2 - first, -2, False))
+            after, due, action = parts.late([now], jnp.broadcast_to(t % 2, R), _lanes.replaced(lanes, kept, state))
             written = written._replace(regret=lax.dynamic_update_index_in_dim(written.regret, after.regret, point, 0))
             if written.actions.shape[0]:
                 written = written._replace(actions=lax.dynamic_update_index_in_dim(written.actions, action, t - 1, 0))
@@ -274,34 +279,52 @@ def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
     R, points = keys.shape[0], times.shape[0]
     everyone, size = jnp.arange(R), min(R, BLOCK if _lanes.on_cpu() else max(BLOCK, R // 4))
-    zero = jnp.zeros(R, int)
-    words = _random.words_of(keys).T
-    everyone_plays = _lanes.vmap(lambda words, t, *rest: play(env, agent, batching, words, *Round.of(t), *rest))
+    words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
+
+    def one(words, pair, state, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
+        after, due, action = play(env, agent, batching, words, pair, half, lane._replace(agent=state), live)
+        return after._replace(agent=()), due, action
+
+    example = jax.tree.map(_lanes.one_lane, (words, zero, lanes.agent, zero, lanes._replace(agent=()), zero == 0))
+    parts = _lanes.split(one, [example[:2], example[2:3]], example[3:])
+
+    def plays(turns: Turns) -> Bool[Array, " lanes"]:
+        return ~turns.due & (turns.t < horizon)
 
     def someone_plays(turns: Turns) -> Bool[Array, ""]:
-        return jnp.any(~turns.due & (turns.t < horizon)) & (jnp.sum(turns.due) < size)
+        return jnp.any(plays(turns)) & (jnp.sum(turns.due) < size)
 
-    def round(turns: Turns) -> Turns:
-        live, t = ~turns.due & (turns.t < horizon), turns.t + 1
-        before = turns.lanes.batches
-        lanes, due, action = everyone_plays(words, t, turns.lanes, live)
-        old, last = turns.written, turns.written.actions.shape[0]
-        written = Written(
-            old.regret.at[turns.point, everyone].set(lanes.regret),
-            old.ends.at[before, everyone].set(jnp.where(live, t, turns.t)),
-            old.actions.at[jnp.where(live, turns.t, last), ..., everyone].set(jnp.moveaxis(action, -1, 0), mode="drop"),
-        )
-        point = turns.point + (live & (times[turns.point] == t))
-        return Turns(jnp.where(live, t, turns.t), turns.due | (due & (t < horizon)), jnp.minimum(point, points - 1), lanes, written)
+    def rounds(turns: Turns) -> Turns:
+        """At most 2·AHEAD rounds of every lane. What they draw, and what they make of the agent's state, is computed ahead."""
+        first = Round.of(turns.t + 1)
+        drawn = draw_ahead(parts.early[0], words, first.pair, AHEAD + 1)
+        frozen = parts.early[1](turns.lanes.agent)
 
-    def turn(turns: Turns) -> Turns:
-        turns = lax.while_loop(someone_plays, round, turns)
-        return lax.cond(jnp.any(turns.due), some_learn, lambda same: same, turns)
+        def round(carry: tuple[Array, Turns]) -> tuple[Array, Turns]:
+            i, turns = carry
+            # Lanes that play have played in all rounds since `first`, of which some were the second of their pair.
+            of_pair = lambda x, pair: lax.dynamic_index_in_dim(x, pair, -2, False)  # noqa: E731
+            now = _lanes.of_lanes(drawn, lambda x: jnp.where(first.half == 0, of_pair(x, i // 2), of_pair(x, (i + 1) // 2)))
+            live, t = plays(turns), turns.t + 1
+            before = turns.lanes
+            after, due, action = parts.late([now, frozen], (first.half + i) % 2, before._replace(agent=()), live)
+            old, last = turns.written, turns.written.actions.shape[0]
+            written = Written(
+                old.regret.at[turns.point, everyone].set(after.regret),
+                old.ends.at[before.batches, everyone].set(jnp.where(live, t, turns.t)),
+                old.actions.at[jnp.where(live, turns.t, last), ..., everyone].set(jnp.moveaxis(action, -1, 0), mode="drop"),
+            )
+            point = jnp.minimum(turns.point + (live & (times[turns.point] == t)), points - 1)
+            due = turns.due | (due & (t < horizon))
+            return i + 1, Turns(jnp.where(live, t, turns.t), due, point, after._replace(agent=before.agent), written)
+
+        go_on = lambda carry: (carry[0] < 2 * AHEAD) & someone_plays(carry[1])  # noqa: E731
+        return lax.while_loop(go_on, round, (jnp.zeros((), int), turns))[1]
 
     def some_learn(turns: Turns) -> Turns:
-        behind = jnp.argsort(jnp.where(turns.due, turns.t, horizon + 1))[:size]
+        behind = order(jnp.where(turns.due, turns.t, horizon + 1), horizon + 1)[:size]
         waits = turns.due[behind]
-        block = jax.tree.map(lambda x: jnp.moveaxis(x[..., behind], -1, 0), turns.lanes)
+        block = block_of(turns.lanes, behind)
         block_keys = jax.vmap(lambda k, t: round_key(k, Round.of(t), OBSERVE))(keys[behind], turns.t[behind])
         state, info = agent.observe(block_keys, block.agent, block.history)
         diagnostics = jax.vmap(Diagnostics.plus)(block.diagnostics, info)
@@ -312,6 +335,10 @@ def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
             diagnostics=jax.tree.map(put, turns.lanes.diagnostics, diagnostics),
         )
         return turns._replace(lanes=lanes, due=turns.due.at[place].set(False, mode="drop"))
+
+    def turn(turns: Turns) -> Turns:
+        turns = rounds(turns)
+        return lax.cond(~someone_plays(turns) & jnp.any(turns.due), some_learn, lambda same: same, turns)
 
     turns = Turns(zero, jnp.full(R, agent.observes_first), zero, lanes, written)
     turns = lax.while_loop(lambda turns: jnp.any(turns.t < horizon), turn, turns)

@@ -22,7 +22,7 @@ from jax import lax
 from .. import _random
 from .._draws import binomial, log_gamma, multinomial
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
-from ..history import where
+from ..history import order, where
 from ..loop import Diagnostics, Record
 from .quadrature import propensities
 
@@ -175,11 +175,11 @@ def draw_rewards(model, key: PRNGKey, theta, plays: Int[Array, " arms"], summary
 def in_blocks(mask: Bool[Array, " lanes"], f: Callable, known: Tree, old: Tree) -> Tree:
     """`f(known, old)` in the lanes of the mask, `old` elsewhere. Those lanes are gathered, so that no other is computed."""
     R, needed = mask.shape[0], jnp.sum(mask)
-    order = jnp.argsort(~mask)
+    ordered = order((~mask).astype(int), 1)
 
     def block(b, new: Tree) -> Tree:
         position = b * BLOCK + jnp.arange(min(BLOCK, R))
-        lane = order[jnp.minimum(position, R - 1)]
+        lane = ordered[jnp.minimum(position, R - 1)]
         mine = jax.tree.map(lambda x: x[lane], (known, new))
         place = jnp.where(position < needed, lane, R)
         return jax.tree.map(lambda store, part: store.at[place].set(part, mode="drop"), new, f(*mine))

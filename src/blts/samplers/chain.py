@@ -19,7 +19,7 @@ from .. import _lanes, _random, theory
 from .._module import at_least, module, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..errors import ConfigError
-from ..history import Log
+from ..history import Log, order
 from ..models.base import Conjugate, Model, Sufficient, arm
 from . import potential as potentials
 from .base import Potential, Sampler
@@ -123,8 +123,9 @@ class Chain:
         pairs, lanes = R * A, R * A * C
         block = min(lanes, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
         count = n.reshape(pairs)
-        by_count = jnp.argsort(-count)  # lanes of a block then have about as many rows; those without any come last
-        blocks = _ceil_div(C * jnp.sum(count > 0), block)
+        # Lanes of a block have about as many rows: between two powers of two. Those without any come last.
+        bits = 8 * count.dtype.itemsize
+        by_count = order(jnp.where(count > 0, lax.clz(count - 1), bits + 1), bits + 1)
         prior_precision = jax.vmap(lambda single: single.prior_precision())(model)
         if isinstance(history, Log):
             most = jnp.max(history.size)
@@ -135,34 +136,45 @@ class Chain:
         else:
             store, data = None, history
 
-        def run_block(b, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
-            position = b * block + jnp.arange(block)
-            pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
-            r, a = pair // A, pair % A
-            lane = partial(self.lane, store, jnp.max(count[pair]), C > 1)
-            arguments = (
-                jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain),
-                jax.tree.map(lambda x: jnp.asarray(x)[a], model),
-                prior_precision[a],
-                theta[r, a, chain],
-                theta[r, a, 0],
-                count[pair],
-                jax.tree.map(lambda x: x[r, a], data),
-            )
-            ends, info = _lanes.vmap(lane)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
-            place = jnp.where(position < lanes, pair * C + chain, lanes)
-            put = lambda store, new: store.at[place].set(jnp.moveaxis(new, -1, 0), mode="drop")  # noqa: E731
-            return jax.tree.map(put, done, (ends, info))
+        def run_lanes(begin, end, few: bool, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
+            """The lanes begin … end - 1 in the order of their counts."""
+
+            def run_block(b, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
+                position = begin + b * block + jnp.arange(block)
+                pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
+                r, a = pair // A, pair % A
+                arguments = (
+                    jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain),
+                    jax.tree.map(lambda x: jnp.asarray(x)[a], model),
+                    prior_precision[a],
+                    theta[r, a, chain],
+                    theta[r, a, 0],
+                    count[pair],
+                    jax.tree.map(lambda x: x[r, a], data),
+                )
+                lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
+                ends, info = _lanes.vmap(lane)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
+                place = jnp.where(position < end, pair * C + chain, lanes)
+                put = lambda store, new: store.at[place].set(jnp.moveaxis(new, -1, 0), mode="drop")  # noqa: E731
+                return jax.tree.map(put, done, (ends, info))
+
+            return lax.fori_loop(0, _ceil_div(end - begin, block), run_block, done)
 
         halves = jnp.zeros((lanes, 2, dim))
-        nothing = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes))
-        ends, info = lax.fori_loop(0, blocks, run_block, (theta.reshape(lanes, dim), nothing))
-        return jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), (ends, info))
+        done = (theta.reshape(lanes, dim), ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes)))
+        some = C * jnp.sum(count > 0)
+        if store is None or self.minibatch is None:
+            done = run_lanes(0, some, False, done)
+        else:  # lanes that draw a minibatch at every step, and those whose rows are not more than one
+            many = C * jnp.sum(count > int(self.minibatch))
+            done = run_lanes(many, some, True, run_lanes(0, many, False, done))
+        return jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)
 
     def lane(
         self,
         store: Row | None,
         most: Int[Array, ""],
+        few: bool,
         diagnose: bool,
         words: Array,
         model: Model,
@@ -172,7 +184,8 @@ class Chain:
         n: Int[Array, ""],
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
-        """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at."""
+        """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at. `few` says that a
+        minibatch holds all of its rows."""
         key = _random.from_words(words)
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
@@ -183,10 +196,10 @@ class Chain:
         elif self.minibatch is None:
             target = potentials.from_rows(model, rows, scale)
         elif not self.control_variate:
-            target = potentials.from_minibatch(model, rows, int(self.minibatch), scale)
+            target = potentials.from_minibatch(model, rows, int(self.minibatch), few, scale)
         else:
             anchor = self._mode(model, rows, scale, curvature, reference)
-            target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale)
+            target = potentials.from_control_variate(model, rows, int(self.minibatch), few, anchor, scale)
         if self.scale != "data":
             return self._iterate(key, target, theta, self._limit(model, n), diagnose)
         summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731

@@ -129,10 +129,10 @@ def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
     return Potential(_no_value, grad, scale)
 
 
-def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
+def from_minibatch(model: Model, rows: Rows, size: int, few: bool, scale: Theta) -> Potential:
     """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ)."""
 
-    estimate = _minibatch(rows, size)
+    estimate = _all_rows(rows, size) if few else _minibatch(rows, size)
 
     def grad(key, x):
         return -jax.grad(model.log_prior)(x) - estimate(key, partial(jax.grad(log_likelihood, 1), model, x))
@@ -140,7 +140,7 @@ def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta) -> Potenti
     return Potential(_no_value, grad, scale)
 
 
-def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, scale: Theta) -> Potential:
+def from_control_variate(model: Model, rows: Rows, size: int, few: bool, anchor: Theta, scale: Theta) -> Potential:
     """∇U(θ̂) - ∇log λ(θ) + ∇log λ(θ̂) - (n/|D|) Σ_D [∇log p(X|θ) - ∇log p(X|θ̂)] (SGLDFP, Brosse et al. 2018).
 
     Unbiased for any anchor θ̂; near the mode its variance does not grow with n, while that of the plain estimate
@@ -149,7 +149,7 @@ def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, sca
     prior_score = jax.grad(model.log_prior)
     at_anchor = from_rows(model, rows, scale).grad(_random.as_key(0), anchor) + prior_score(anchor)
 
-    estimate = _minibatch(rows, size)
+    estimate = _all_rows(rows, size) if few else _minibatch(rows, size)
 
     def grad(key, x):
         def change(some: Row, weights):
@@ -169,24 +169,34 @@ Weighted = Callable[[Row, Float[Array, " rows"]], Theta]
 
 
 def _minibatch(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
-    """An unbiased estimate of a sum over the arm's rows: `size` of them with replacement, or all while n ≤ size."""
-    n, few = rows.n, rows.n <= size
-    first = rows.at(jnp.arange(size))  # gathered once, not at every step
-    sizes = [size >> k for k in range(5) if size >> k][::-1]  # of which the smallest that holds all lanes' rows is summed
-
-    def whole(count: int, of_rows: Weighted) -> Theta:
-        return of_rows(jax.tree.map(lambda leaf: leaf[:count], first), jnp.where(jnp.arange(count) < n, 1.0, 0.0))
-
-    def drawn(key: PRNGKey, of_rows: Weighted) -> Theta:
-        # A generator block gives two numbers. u·n can round up to n: `Rows.at` then takes the last row.
-        i = jnp.arange(size)
-        blocks = jax.vmap(lambda j: jnp.stack(_random.uniform_pair(key, j)))(jnp.arange((size + 1) // 2))
-        places = jnp.where(few, i, (blocks.T.reshape(-1)[:size] * n).astype(int))
-        return of_rows(rows.at(places), jnp.where(few, jnp.where(i < n, 1.0, 0.0), n / size))
+    """An unbiased estimate of a sum over the arm's rows: `size` of them with replacement."""
 
     def estimate(key: PRNGKey, of_rows: Weighted) -> Theta:
-        # Where no lane has more rows than a minibatch, nothing has to be drawn.
-        which = jnp.sum(jnp.asarray(sizes) < rows.most, dtype=int)
-        return lax.switch(which, [*(partial(whole, count, of_rows) for count in sizes), partial(drawn, key, of_rows)])
+        # A generator block gives two numbers. u·n can round up to n: `Rows.at` then takes the last row.
+        blocks = jax.vmap(lambda j: jnp.stack(_random.uniform_pair(key, j)))(jnp.arange((size + 1) // 2))
+        places = (blocks.T.reshape(-1)[:size] * rows.n).astype(int)
+        return of_rows(rows.at(places), jnp.full(size, rows.n / size))
+
+    return estimate
+
+
+def _all_rows(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
+    """The sum over the arm's rows itself, of which there are at most `size`. They are gathered once, not at every step."""
+    sizes = [size >> k for k in range(5) if size >> k][::-1]  # of which the smallest that holds all lanes' rows is summed
+    which = jnp.sum(jnp.asarray(sizes[:-1]) < rows.most, dtype=int)
+
+    def padded(leaf: Array, count: int) -> Array:
+        return jnp.concatenate([leaf, jnp.zeros((size - count, *leaf.shape[1:]), leaf.dtype)])
+
+    def gathered(count: int) -> Row:
+        return jax.tree.map(partial(padded, count=count), rows.at(jnp.arange(count)))
+
+    first = lax.switch(which, [partial(gathered, count) for count in sizes])
+
+    def whole(count: int, of_rows: Weighted) -> Theta:
+        return of_rows(jax.tree.map(lambda leaf: leaf[:count], first), jnp.where(jnp.arange(count) < rows.n, 1.0, 0.0))
+
+    def estimate(key: PRNGKey, of_rows: Weighted) -> Theta:
+        return lax.switch(which, [partial(whole, count, of_rows) for count in sizes])
 
     return estimate
