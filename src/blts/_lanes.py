@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.extend import core
 
@@ -186,24 +187,44 @@ def one_lane(x: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape[:-1], x.dtype)
 
 
-def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], origins: dict | None = None) -> list[Any]:
-    """The results of a program, computed without a call, and without detours: see `_shortcut`."""
-    origins = {} if origins is None else origins
+class _Made(NamedTuple):
+    """What the equations of a program have made so far."""
+
+    origins: dict[int, Any]
+    """How a value was put together: see `_shortcut`."""
+    results: dict[Any, Any]
+    """The results of an equation, by what it does and to what; with its inputs, so that no other value takes their ids."""
+
+
+def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], made: _Made | None = None) -> list[Any]:
+    """The results of a program, computed without a call, without detours (see `_shortcut`), and nothing twice."""
+    made = _Made({}, {}) if made is None else made
     known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
     for eqn in jaxpr.eqns:
         inputs = [v.val if isinstance(v, core.Literal) else known[v] for v in eqn.invars]
-        called, direct = INLINED.get(eqn.primitive.name), _shortcut(eqn, inputs, origins)
-        if called is not None:
-            inner = eqn.params[called]
-            out = _inlined(inner.jaxpr, inner.consts, inputs, origins)
-        elif direct is not None:
-            out = [direct]
+        name = eqn.primitive.name
+        if name in INLINED:
+            inner = eqn.params[INLINED[name]]
+            out = _inlined(inner.jaxpr, inner.consts, inputs, made)
+        elif name in LOOPS:
+            out = _bind(eqn, inputs, **{program: _inlined_inside(eqn.params[program]) for program in LOOPS[name]})
         else:
-            out = _bind(eqn, inputs, **{name: _inlined_inside(eqn.params[name]) for name in LOOPS.get(eqn.primitive.name, ())})
-            if eqn.primitive.name in ("concatenate", "random_wrap"):
-                origins[id(out[0])] = (out[0], eqn, inputs)  # with the value itself, so that no other takes its id
+            what = (name, str(eqn.params), *map(_identity, inputs))
+            if what not in made.results:
+                direct = _shortcut(eqn, inputs, made.origins)
+                made.results[what] = (_bind(eqn, inputs) if direct is None else [direct], inputs)
+            out = made.results[what][0]
+            if name in ("concatenate", "random_wrap"):
+                made.origins[id(out[0])] = (eqn, inputs)
         known |= dict(zip(eqn.outvars, out, strict=True))
     return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+
+
+def _identity(x: Any) -> Any:
+    """What is the same for the same value: a constant number is known by its bits, anything else by its place."""
+    if isinstance(x, jax.Array) or jnp.size(x) != 1:
+        return id(x)
+    return str(jnp.result_type(x)), jnp.shape(x), np.asarray(x).tobytes()
 
 
 def _inlined_inside(inner: Any) -> Any:
@@ -220,7 +241,7 @@ def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]
     """
     if not inputs or id(inputs[0]) not in origins:
         return None
-    _, origin, parts = origins[id(inputs[0])]
+    origin, parts = origins[id(inputs[0])]
     if eqn.primitive.name == "random_unwrap" and origin.primitive.name == "random_wrap":
         return parts[0]
     if eqn.primitive.name == "slice" and origin.primitive.name == "concatenate" and jnp.ndim(inputs[0]) == 1:
