@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blts._typing import Row
-from blts.history import Log, count, where
+from blts.history import Log, block_of, count, order, where
 
 ACTIONS, CAPACITY, LENGTH = 4, 12, 16
 
@@ -106,6 +106,36 @@ def test_logs_map_over_replications():
     assert logs.size.tolist() == [1, 0]
     assert logs.counts.tolist() == [[0, 1], [0, 0]]
     assert logs.rows.reward[:, 0].tolist() == [5.0, 0.0]
+
+
+def test_a_block_of_lanes_has_their_rows():
+    """Logs with the lanes last, longer than what is moved at a time; rows beyond the longest of the block may be left out."""
+    capacity, lanes, sizes = 150, 5, np.array([3, 150, 70, 0, 64])
+    rng = np.random.default_rng(0)
+    filled = lambda x: jnp.asarray(rng.normal(size=(*x.shape, lanes)).astype(np.float32)).astype(x.dtype)  # noqa: E731
+    logs = jax.tree.map(filled, Log.empty(row(0, 0.0), capacity, ACTIONS, jnp.zeros(ACTIONS)))._replace(size=jnp.asarray(sizes))
+    for some in ([1, 3], [4, 0], [2], [3]):
+        block = jax.jit(block_of)({"log": logs, "other": logs.size}, jnp.array(some))
+        whole = jax.tree.map(lambda x: jnp.moveaxis(x[..., np.array(some)], -1, 0), logs)  # noqa: B023
+        longest = sizes[some].max()
+        for a, b in zip(
+            jax.tree.leaves((block["log"].rows, block["log"].rank)), jax.tree.leaves((whole.rows, whole.rank)), strict=True
+        ):
+            assert np.array_equal(a[:, :longest], b[:, :longest])
+            assert a.shape == b.shape
+        assert block["other"].tolist() == sizes[some].tolist()
+        assert np.array_equal(block["log"].summary, whole.summary)
+
+
+@given(st.lists(st.integers(0, 2**30), min_size=1, max_size=40), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_order(values, few):
+    values = [v % 7 for v in values] if few else values
+    places = np.asarray(order(jnp.array(values), 6 if few else 2**30))
+    assert sorted(places) == list(range(len(values)))
+    slack = 0 if few else 2 ** max(0, 31 + len(values).bit_length() - 31)
+    found = np.array(values)[places]
+    assert (np.diff(found) >= -slack).all()
 
 
 @given(st.lists(st.integers(0, 9), min_size=3, max_size=3), st.integers(0, 2), st.booleans())

@@ -79,14 +79,53 @@ def test_a_round_in_two_parts_is_the_round(agent):
         return loop.play(parts.env, parts.agent, parts.batching, *arguments, jnp.asarray(True))
 
     example = jax.tree.map(_lanes.one_lane, (words, pair, half, lanes))
-    split = _lanes.split(play, example[:2], example[2:])
-    early = split.early(words, pair)
+    split = _lanes.split(play, [example[:2]], example[2:])
+    early = split.early[0](words, pair)
     whole = jax.jit(_lanes.vmap(play))(words, pair, half, lanes)
-    in_parts = jax.jit(lambda half, lanes: split.late(split.early(words, pair), half, lanes))(half, lanes)
+    in_parts = jax.jit(lambda half, lanes: split.late([split.early[0](words, pair)], half, lanes))(half, lanes)
     for a, b in zip(jax.tree.leaves(whole), jax.tree.leaves(in_parts), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     ahead = [value for value in early if value.mapped and value.array.dtype == jnp.complex64]
     assert any(value.array.shape == (15, 1, LANES) for value in ahead) == (agent == "exact-ts")
+
+
+def test_each_part_is_computed_from_its_own_group():
+    def f(a, b, c):
+        return jnp.sin(a) * jnp.cos(b), jnp.exp(b) + c, a * 2, jnp.ones(2)
+
+    example = jax.tree.map(_lanes.one_lane, (X.T, N.astype(float), X.T))
+    parts = _lanes.split(f, [example[:1], example[1:2]], example[2:])
+    early = [parts.early[0](X.T), parts.early[1](N.astype(float))]
+    assert [len(values) for values in early] == [3, 2]  # sin a, 2a and the ones; cos b and exp b
+    for whole, part in zip(jax.tree.leaves(f(X.T, N, X.T)[:3]), parts.late(early, X.T), strict=False):
+        np.testing.assert_allclose(whole, part, rtol=1e-6)
+    late = jax.make_jaxpr(lambda c: parts.late(early, c))(X.T)
+    assert not {"sin", "cos", "exp"} & {eqn.primitive.name for eqn in late.eqns}
+
+
+def test_a_loop_carries_what_is_needed_alone():
+    """Of a, b, c, d: `after` reads a; a is made of b; c is made of itself alone, d of all."""
+
+    def turn(key, state):
+        a, b, c, d = state
+        return (a + b, 2 * b, c + key, a + b + c + d), c > 0
+
+    state = (1.0, 1.0, 1.0, 1.0)
+    after = _lanes.Program.of(lambda state: state[0], state)
+    assert _lanes.carried(_lanes.Program.of(lambda k, s: (turn(k, s)[0],), 1.0, state), after, state) == [True, True, False, False]
+    # Other results of a turn are wanted too, and this one reads c.
+    assert _lanes.carried(_lanes.Program.of(turn, 1.0, state), after, state) == [True, True, True, False]
+    assert _lanes.taken(state, [True, False, False, True]) == [1.0, 1.0]
+    assert _lanes.replaced({"a": 1, "b": 2, "c": 3}, [False, True, True], [5, 6]) == {"a": 1, "b": 5, "c": 6}
+
+
+def test_nothing_is_computed_twice():
+    def f(key, x):
+        return random.normal(key, (4,)) + x, random.normal(key, (4,)) * x, jnp.sin(x) + jnp.sin(x + 0.0) + jnp.sin(x + 1.0)
+
+    names = [eqn.primitive.name for eqn in _lanes.Program.of(f, KEYS[0], X[0]).jaxpr.eqns]
+    assert names.count("random_bits") + names.count("complex") == 1
+    assert names.count("sin") == 3  # x, x + 0 and x + 1 are not known to be the same
 
 
 def test_a_round_is_what_vmap_makes_of_it():

@@ -32,7 +32,8 @@ LAYERS = (
     ("planning",),
     ("registry", "random", "compilation"),
     ("_draws",),
-    ("_lanes", "_random", "_module"),
+    ("_random",),
+    ("_lanes", "_module"),
     ("_typing", "errors"),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -232,8 +232,8 @@ def test_a_full_minibatch_is_the_full_gradient():
 
     @jax.jit
     def gradients(key, rows):
-        plain = [potential.from_minibatch(Logistic(), rows, size, one).grad(key, x) for size in (20, 21, 30)]
-        control = potential.from_control_variate(Logistic(), rows, 21, jnp.array([-1.0]), one).grad(key, x)
+        plain = [potential.from_minibatch(Logistic(), rows, size, one, few=size > 20).grad(key, x) for size in (20, 21, 30)]
+        control = potential.from_control_variate(Logistic(), rows, 21, jnp.array([-1.0]), one, few=True).grad(key, x)
         plain += [potential.from_sample(Logistic(), rows, size, one).grad(key, x) for size in (21, 30)]
         return potential.from_rows(Logistic(), rows, one).grad(None, x), plain, control
 
@@ -539,7 +539,7 @@ def test_potentials_from_rows_and_summaries_are_the_sum(model):
         exact = [potential.from_rows(single, rows, one), potential.from_summary(single, own, one)]
         exact += [potential.from_log_density(lambda x: -brute(model, actions, rewards, arm, x), one)]
         return [U.value(x) for U in exact], [
-            U.grad(random.key(0), x) for U in (*exact, potential.from_minibatch(single, rows, 16, one))
+            U.grad(random.key(0), x) for U in (*exact, potential.from_minibatch(single, rows, 16, one, few=True))
         ]
 
     for arm in range(3):

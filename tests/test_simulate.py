@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -267,3 +270,26 @@ def test_the_chunk_that_is_advised_fits(monkeypatch):
     monkeypatch.setattr(simulation, "_stepping", lambda: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
     with pytest.raises(InterruptedError):
         run("sgld", replications=2000, times=1, keep_actions=False, chunk=chunk)
+
+
+TWO_DEVICES = """
+import jax, numpy as np
+from blts import condition, loop, simulation
+from blts._random import as_key
+
+parts = condition("gaussian", "blts", "dynamic", horizon=40)
+arguments = as_key(3), parts.env, parts.agent, parts.batching, simulation.recorded_times(None, 40), np.int32(5)
+names = ("horizon", "replications", "keep_actions")
+run = lambda f: jax.jit(f, static_argnames=names)(*arguments, horizon=40, replications=9, keep_actions=True)
+assert jax.local_device_count() == 2
+same = jax.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), run(simulation._on_all_devices), run(loop.run))
+assert jax.tree.all(same), same
+print("same")
+"""
+
+
+def test_replications_are_spread_over_devices():
+    """Two devices, as a machine with two accelerators has them: an odd number of replications, numbered from 5."""
+    settings = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    done = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=settings, capture_output=True, text=True)
+    assert done.stdout == "same\n", done.stderr

@@ -300,7 +300,9 @@ def test_the_rewards_are_the_first_of_one_sequence():
 
 
 def test_one_program_serves_all_numbers():
+    """And another one where a minibatch holds all rewards."""
     run("posterior", {"n": 100}, 5)
+    run("posterior", {"n": 5}, 5)
     programs: Any = posterior._ends
     before = programs._cache_size()
     for n, steps, step in ((100, 3, 0.1), (7, 5, 0.2), (100_000, 4, 0.3)):

@@ -25,6 +25,8 @@ from ._typing import Array, Tree
 
 INLINED = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 """Primitives that only call another program, and where it is."""
+WHOLE: dict[str, Callable] = {}
+"""Programs that are called and not inlined: see `elementwise`."""
 LOOPS = {"while": ("cond_jaxpr", "body_jaxpr"), "scan": ("jaxpr",), "cond": ("branches",)}
 """Primitives that run other programs, and where those are."""
 ELEMENTWISE = frozenset(
@@ -33,10 +35,50 @@ ELEMENTWISE = frozenset(
         *("nextafter", "or", "pow", "rem", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor"),
     )
 )
+UNARY = frozenset(
+    (
+        *(
+            "abs",
+            "bitcast_convert_type",
+            "ceil",
+            "clz",
+            "convert_element_type",
+            "copy",
+            "cos",
+            "erf",
+            "erf_inv",
+            "erfc",
+            "exp",
+            "exp2",
+        ),
+        *(
+            "expm1",
+            "floor",
+            "imag",
+            "integer_pow",
+            "is_finite",
+            "lgamma",
+            "log",
+            "log1p",
+            "logistic",
+            "neg",
+            "not",
+            "population_count",
+        ),
+        *("real", "round", "rsqrt", "sign", "sin", "sqrt", "square", "stop_gradient", "tan", "tanh"),
+    )
+)
 FROM_THE_FRONT = frozenset(("argmax", "argmin", "cumsum", "reduce_max", "reduce_min", "reduce_sum", "squeeze"))
 """Primitives whose axes are counted from the front, so that one more axis at the end changes nothing."""
 PAIRS = frozenset(("real", "imag"))
 """A complex number is how two normals leave one kernel; taken apart at once, XLA would compute it twice."""
+
+
+def elementwise(f: Callable) -> Callable:
+    """A function of numbers that is mapped as one primitive and not one by one: written out once for each shape."""
+    f.__name__ = f"blts_{f.__name__}"
+    WHOLE[f.__name__] = jax.jit(f)
+    return WHOLE[f.__name__]
 
 
 class Value(NamedTuple):
@@ -203,13 +245,13 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
     for eqn in jaxpr.eqns:
         inputs = [v.val if isinstance(v, core.Literal) else known[v] for v in eqn.invars]
         name = eqn.primitive.name
-        if name in INLINED:
+        if name in INLINED and not _is_whole(eqn):
             inner = eqn.params[INLINED[name]]
             out = _inlined(inner.jaxpr, inner.consts, inputs, made)
         elif name in LOOPS:
             out = _bind(eqn, inputs, **{program: _inlined_inside(eqn.params[program]) for program in LOOPS[name]})
         else:
-            what = (name, str(eqn.params), *map(_identity, inputs))
+            what = (name, eqn.params["name"] if _is_whole(eqn) else str(eqn.params), *map(_identity, inputs))
             if what not in made.results:
                 direct = _shortcut(eqn, inputs, made.origins)
                 made.results[what] = (_bind(eqn, inputs) if direct is None else [direct], inputs)
@@ -218,6 +260,10 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
                 made.origins[id(out[0])] = (eqn, inputs)
         known |= dict(zip(eqn.outvars, out, strict=True))
     return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+
+
+def _is_whole(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive.name == "jit" and eqn.params["name"] in WHOLE
 
 
 def _identity(x: Any) -> Any:
@@ -270,10 +316,8 @@ def _spread(value: Value, lanes: int) -> Array:
 
 
 def _shaped(value: Value, shape: tuple[int, ...], lanes: int) -> Value:
-    """The value with lanes and this shape for each; a number that is the same everywhere stays as it is."""
-    x = value.array
-    if not value.mapped and jnp.ndim(x) == 0:
-        return value
+    """The value with lanes and this shape for each."""
+    x = value.array if isinstance(value.array, jax.Array) else jnp.asarray(value.array)
     axes = jnp.ndim(x) - value.mapped
     dimensions = [*range(axes), *[len(shape)] * value.mapped]
     return Value(x if jnp.shape(x) == (*shape, lanes) else lax.broadcast_in_dim(x, (*shape, lanes), dimensions), True)
@@ -289,14 +333,16 @@ def _run(eqns: Sequence[core.JaxprEqn], known: dict, lanes: int) -> None:
 def _equation(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
     if not any(value.mapped for value in inputs):
         return [Value(x, False) for x in _bind(eqn, [value.array for value in inputs])]
-    called = INLINED.get(eqn.primitive.name)
-    if called is not None:
-        return _program(eqn.params[called], inputs, lanes)
+    name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+    if _is_whole(eqn):
+        arrays = [_shaped(v, shape, lanes).array for v in inputs]
+        return [Value(x, True) for x in WHOLE[eqn.params["name"]](*arrays)]
+    if name in INLINED:
+        return _program(eqn.params[INLINED[name]], inputs, lanes)
     special = {"while": _while, "scan": _scan, "cond": _cond, "scatter": _scatter}.get(eqn.primitive.name)
     out = special(eqn, inputs, lanes) if special else None
     if out is not None:
         return out
-    name, shape = eqn.primitive.name, eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
     if name == "broadcast_in_dim":
         dimensions = (*eqn.params["broadcast_dimensions"], len(shape))
         return [Value(lax.broadcast_in_dim(inputs[0].array, (*shape, lanes), dimensions), True)]
@@ -307,8 +353,10 @@ def _equation(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value
         return [Value(lax.dynamic_update_slice(store.array, new.array, [*(v.array for v in start), 0]), True)]
     if name == "concatenate":
         return [Value(x, True) for x in _bind(eqn, [_spread(v, lanes) for v in inputs])]
-    if name in ELEMENTWISE:  # all of one shape, or vmap would move the lanes to the front
-        inputs = [_shaped(v, shape, lanes) for v in inputs]
+    if name in UNARY:
+        return [Value(x, True) for x in _bind(eqn, [inputs[0].array])]
+    if name in ELEMENTWISE:
+        return [Value(x, True) for x in _bind(eqn, [_shaped(v, shape, lanes).array for v in inputs])]
     mapped = jax.vmap(
         lambda *arrays: _bind(eqn, arrays), in_axes=[-1 if v.mapped else None for v in inputs], out_axes=-1, axis_size=lanes
     )

@@ -17,6 +17,7 @@ import numpy as np
 from jax import lax
 from jax.extend import random as extend
 
+from ._lanes import elementwise
 from ._typing import Array, Float, Int, PRNGKey
 from .errors import ConfigError
 
@@ -26,7 +27,8 @@ _WORDS = 5
 """A key is two words for the generator, two for where its blocks begin, and which half of its normals are meant."""
 
 
-def _threefry(k0: Array, k1: Array, x0: Array | np.uint32, x1: Array | np.uint32) -> tuple[Array, Array]:
+@elementwise
+def threefry(k0: Array, k1: Array, x0: Array | np.uint32, x1: Array | np.uint32) -> tuple[Array, Array]:
     """Threefry-2x32 with 20 rounds on the counter block (x0, x1)."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + k0, x1 + k1
@@ -46,7 +48,7 @@ def _words(key: Array) -> list[Array]:
 def _block(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
     """The words of block `counter`; the other half has blocks of its own."""
     k0, k1, x0, x1, half = _words(key)
-    return _threefry(k0, k1, x0 + jnp.zeros_like(counter), x1 + (half << np.uint32(31)) + counter)
+    return threefry(k0, k1, x0 + jnp.zeros_like(counter), x1 + (half << np.uint32(31)) + counter)
 
 
 def _key(words: tuple[Array, Array]) -> Array:
@@ -89,7 +91,8 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
         if not 0 <= seed < 2**32:
             raise ConfigError(f"A seed must be a whole number from 0 to 2**32 - 1; got {seed}.")
-        return from_words(np.array([0, seed, *[0] * (_WORDS - 2)], np.uint32))  # what `_seed` gives, without a program for it
+        words: Any = np.array([0, seed, *[0] * (_WORDS - 2)], np.uint32)
+        return from_words(words)  # what `_seed` gives, without a program for it
     words = seed
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(seed)
@@ -141,7 +144,7 @@ def normal(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
     """
     k0, k1, x0, x1, half = _words(jax.random.key_data(key))
     counters = _counters(shape)
-    point = _box_muller(*_threefry(k0, k1, x0 + jnp.zeros_like(counters), x1 + counters))
+    point = _box_muller(*threefry(k0, k1, x0 + jnp.zeros_like(counters), x1 + counters))
     return jnp.where(half == 0, point.real, point.imag).astype(float)
 
 

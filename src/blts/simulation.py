@@ -7,11 +7,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from . import leap, loop
 from ._random import as_key
@@ -29,8 +31,28 @@ CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_prefer_vecto
 
 @cache
 def _stepping() -> Callable[..., loop.Record]:
-    options = CPU_OPTIONS if jax.default_backend() == "cpu" else None
-    return jax.jit(loop.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=options)
+    on_cpu = jax.default_backend() == "cpu"
+    run = loop.run if on_cpu or jax.local_device_count() == 1 else _on_all_devices
+    options = CPU_OPTIONS if on_cpu else None
+    return jax.jit(run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=options)
+
+
+def _on_all_devices(*arguments: Any, replications: int, **settings: Any) -> loop.Record:
+    """`loop.run` with the replications in equal parts, one for each device; what the last has too many is cut off."""
+    devices = jax.local_devices()
+    size = -(-replications // len(devices))
+    mesh = Mesh(np.asarray(devices), ("device",))
+
+    run: Any = partial(loop.run, replications=size, **settings)
+
+    def part(*inputs: Any) -> loop.Record:
+        *rest, first = inputs
+        return run(*rest, first + size * jax.lax.axis_index("device"))
+
+    shapes = jax.eval_shape(run, *arguments)
+    last = jax.tree.map(lambda x: P(*[None] * (x.ndim - 1), "device"), shapes)
+    record = jax.shard_map(part, mesh=mesh, in_specs=P(), out_specs=last, check_vma=False)(*arguments)
+    return jax.tree.map(lambda x: x[..., :replications], record)
 
 
 def simulate(

@@ -196,10 +196,10 @@ class Chain:
         elif self.minibatch is None:
             target = potentials.from_rows(model, rows, scale)
         elif not self.control_variate:
-            target = potentials.from_minibatch(model, rows, int(self.minibatch), few, scale)
+            target = potentials.from_minibatch(model, rows, int(self.minibatch), scale, few=few)
         else:
             anchor = self._mode(model, rows, scale, curvature, reference)
-            target = potentials.from_control_variate(model, rows, int(self.minibatch), few, anchor, scale)
+            target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale, few=few)
         if self.scale != "data":
             return self._iterate(key, target, theta, self._limit(model, n), diagnose)
         summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731

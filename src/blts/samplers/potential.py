@@ -129,9 +129,8 @@ def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
     return Potential(_no_value, grad, scale)
 
 
-def from_minibatch(model: Model, rows: Rows, size: int, few: bool, scale: Theta) -> Potential:
-    """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ)."""
-
+def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta, *, few: bool = False) -> Potential:
+    """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ); the gradient itself of `few` rows, n ≤ |D|."""
     estimate = _all_rows(rows, size) if few else _minibatch(rows, size)
 
     def grad(key, x):
@@ -140,7 +139,7 @@ def from_minibatch(model: Model, rows: Rows, size: int, few: bool, scale: Theta)
     return Potential(_no_value, grad, scale)
 
 
-def from_control_variate(model: Model, rows: Rows, size: int, few: bool, anchor: Theta, scale: Theta) -> Potential:
+def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, scale: Theta, *, few: bool = False) -> Potential:
     """∇U(θ̂) - ∇log λ(θ) + ∇log λ(θ̂) - (n/|D|) Σ_D [∇log p(X|θ) - ∇log p(X|θ̂)] (SGLDFP, Brosse et al. 2018).
 
     Unbiased for any anchor θ̂; near the mode its variance does not grow with n, while that of the plain estimate
@@ -148,7 +147,6 @@ def from_control_variate(model: Model, rows: Rows, size: int, few: bool, anchor:
     """
     prior_score = jax.grad(model.log_prior)
     at_anchor = from_rows(model, rows, scale).grad(_random.as_key(0), anchor) + prior_score(anchor)
-
     estimate = _all_rows(rows, size) if few else _minibatch(rows, size)
 
     def grad(key, x):

@@ -88,7 +88,8 @@ class Posterior:
         history = store if chain.needs_log(model) else moments(data)
         # The number of steps is traced beside the chain: conditions that differ in numbers alone share a program.
         chain = dataclasses.replace(chain, steps=1)
-        arguments = chain, model, root, moments(data[: n // 2]), history, np.int32(n), np.int32(steps)
+        few = isinstance(chain.minibatch, int) and n <= chain.minibatch
+        arguments = few, chain, model, root, moments(data[: n // 2]), history, np.int32(n), np.int32(steps)
         # One width for every block: a chain's numbers, and what is compiled, depend on neither block nor company.
         blocks = [np.asarray(_ends(*arguments, np.uint32(first + b)), float) for b in range(0, replications, BLOCK)]
         mean, sd = exact(data, condition["prior_sd"])
@@ -140,16 +141,16 @@ def exact(data: np.ndarray, prior_sd: float) -> tuple[float, float]:
     return float(data.sum() / SD**2 / precision), float(precision**-0.5)
 
 
-@jax.jit
+@partial(jax.jit, static_argnums=0)
 def _ends(
-    chain: Chain, model: Any, root: PRNGKey, half: Moments, history: Row | Moments, n: Int, steps: Int, first: Int
+    few: bool, chain: Chain, model: Any, root: PRNGKey, half: Moments, history: Row | Moments, n: Int, steps: Int, first: Int
 ) -> Float[Array, " block"]:
     """The ends of BLOCK chains, numbered from `first`: `Chain.run` on one arm whose data are shared by all replications.
 
     What all lanes share is not mapped over, so that the control variate's O(n) anchor is found once.
     """
     store, data = (None, history) if isinstance(history, Moments) else (history, 0)
-    lane = partial(dataclasses.replace(chain, steps=lambda n: steps).lane, store, n, False)
+    lane = partial(dataclasses.replace(chain, steps=lambda n: steps).lane, store, n, few, False)
     precision, reference = model.prior_precision(), jnp.reshape(model.marginal(half, (), 0).mean, (1,))
 
     def end(r: Int) -> Float[Array, ""]:
