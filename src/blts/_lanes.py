@@ -113,11 +113,17 @@ class Program(NamedTuple):
 
     def needs(self, results: Sequence[bool]) -> list[bool]:
         """Which arguments these of its results depend on."""
-        live = {v for v, wanted in zip(self.jaxpr.outvars, results, strict=True) if wanted and not isinstance(v, core.Literal)}
-        for eqn in reversed(self.jaxpr.eqns):
-            if not live.isdisjoint(eqn.outvars):
-                live |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
+        live = needed(self.jaxpr, [v for v, wanted in zip(self.jaxpr.outvars, results, strict=True) if wanted])
         return [v in live for v in self.jaxpr.invars]
+
+
+def needed(jaxpr: core.Jaxpr, results: Sequence[Any]) -> set[Any]:
+    """The variables that these depend on."""
+    live = {v for v in results if not isinstance(v, core.Literal)}
+    for eqn in reversed(jaxpr.eqns):
+        if not live.isdisjoint(eqn.outvars):
+            live |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
+    return live
 
 
 def vmap(f: Callable) -> Callable:

@@ -4,7 +4,7 @@
 ways to go through the rounds:
 
 - agents whose learning is cheap (`incremental`) learn as part of the round, and all lanes are in the same round (`_together`).
-  What many rounds draw at random is then drawn at once, ahead of them;
+  What many rounds draw at random is then drawn at once, ahead of them; or on a GPU one kernel plays them all (`_kernel`);
 - others wait when their batch is closed until enough have gathered, and a block of those furthest behind learns (`_in_turns`).
   Under `vmap` a per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for
   the longest batch.
@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import _lanes, _random
+from . import _kernel, _lanes, _random
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
 from .history import block_of, count, order, where
@@ -206,8 +206,7 @@ def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> l
 
 def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All lanes in the same round, learning whenever their batch is closed."""
-    R, points = keys.shape[0], times.shape[0]
-    everyone = jnp.arange(R)
+    R = keys.shape[0]
 
     def one(words, pair, half, lane: Lane) -> tuple[Lane, Bool[Array, ""], Array]:
         after, due, action = play(env, agent, batching, words, pair, half, lane, jnp.asarray(True))
@@ -220,10 +219,29 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
         return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
 
+    def begin(key) -> Lane:
+        return start(key[None], env, agent, batching, times.shape[0], horizon=horizon, keep_actions=False)[0]
+
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
     parts = _lanes.split(one, [example[:2]], example[2:])
-    kept = _lanes.carried(parts.program, _lanes.Program.of(report, example[0], example[-1]), lanes)
+    end = _lanes.Program.of(report, example[0], example[-1])
+    plan = _kernel.plan(parts.program, _lanes.Program.of(begin, keys[0]), end, lanes) if _kernel.pays(R * horizon) else None
+    if plan is None:
+        lanes, written = _in_lockstep(parts, end, words, times, horizon, lanes, written)
+    else:
+        lanes, written = _kernel.play(plan, words, lanes, written, times, horizon)
+    lane = _lanes.vmap(report)(words, lanes)
+    closed_last = written.ends[jnp.maximum(lane.batches - 1, 0), jnp.arange(R)] == horizon
+    refreshes = lane.diagnostics.refreshes - (closed_last & (lane.batches > 0))
+    return lane._replace(diagnostics=lane.diagnostics._replace(refreshes=refreshes)), written
+
+
+def _in_lockstep(parts, end, words, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+    """Round after round, each as a few of XLA's own kernels."""
+    R, points = words.shape[-1], times.shape[0]
+    everyone = jnp.arange(R)
+    kept = _lanes.carried(parts.program, end, lanes)
 
     def rounds(i, carry):
         """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
@@ -241,8 +259,8 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
             return _lanes.taken(after, kept), closed, written, jnp.minimum(point + (times[point] == t), points - 1)
 
         state, ended, written, point = carry
-        begin, end = jnp.maximum(2 * first, 1), jnp.minimum(2 * (first + AHEAD), horizon + 1)
-        state, closed, written, point = lax.fori_loop(begin, end, round, (state, jnp.zeros(R, jnp.uint32), written, point))
+        begin, stop = jnp.maximum(2 * first, 1), jnp.minimum(2 * (first + AHEAD), horizon + 1)
+        state, closed, written, point = lax.fori_loop(begin, stop, round, (state, jnp.zeros(R, jnp.uint32), written, point))
         ended, ends = write_ends(closed, 2 * first, ended, written.ends)
         return state, ended, written._replace(ends=ends), point
 
@@ -256,12 +274,9 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
 
         return lax.while_loop(lambda carry: jnp.any(carry[0] != 0), earliest, (closed, ended, ends))[1:]
 
-    begin = (_lanes.taken(lanes, kept), zero, written, jnp.zeros((), int))
+    begin = (_lanes.taken(lanes, kept), jnp.zeros(R, int), written, jnp.zeros((), int))
     state, _, written, _ = lax.fori_loop(0, horizon // (2 * AHEAD) + 1, rounds, begin)
-    lane = _lanes.vmap(report)(words, _lanes.replaced(lanes, kept, state))
-    closed_last = written.ends[jnp.maximum(lane.batches - 1, 0), everyone] == horizon
-    refreshes = lane.diagnostics.refreshes - (closed_last & (lane.batches > 0))
-    return lane._replace(diagnostics=lane.diagnostics._replace(refreshes=refreshes)), written
+    return _lanes.replaced(lanes, kept, state), written
 
 
 class Turns(NamedTuple):

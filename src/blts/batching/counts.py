@@ -57,7 +57,8 @@ class DoublingCounts:
     def step(self, counts, obs, action):
         pair = _pair(obs, action, self.states, counts.shape[0])
         counts = count(counts, pair, jnp.asarray(True))
-        return counts, lax.population_count(pick(counts, pair)) == 1
+        n = pick(counts, pair)
+        return counts, n & (n - 1) == 0
 
     def room(self, counts):
         level = jnp.left_shift(jnp.ones_like(counts), counts.dtype.itemsize * 8 - lax.clz(counts))
