@@ -201,7 +201,7 @@ def play(plan: Plan, words: Array, lanes: Any, written: Any, times: Array, horiz
 
         def round(known: dict[Node, Any], t: Any, carry: tuple) -> tuple:
             point, *numbers = carry
-            known = known | {plan.half: lax.convert_element_type(t % 2, plan.half.dtype)}
+            known = known | {plan.half: lax.convert_element_type(t & 1, plan.half.dtype)}
             known |= dict(zip(plan.carried, numbers, strict=True))
             now = moments[point] == t
             spread = lambda node: jnp.broadcast_to(known[node], tile)  # noqa: E731
