@@ -28,7 +28,7 @@ from .metropolis import MALA
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 BLOCK = 256  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache
-ACCELERATOR_BLOCK = 2**17
+ACCELERATOR_BLOCK = 2**19
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
 SCORING_ROWS = 1024  # rows that those steps see; their mode is about 1/32 of a reward's spread away from that of all rows
 
