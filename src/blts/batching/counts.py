@@ -7,13 +7,18 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from .. import theory
 from .._module import array, at_least, is_concrete, module, require, short, static
 from .._typing import Array, Int, Numbers
 from ..history import count, pick
 from .base import NEVER
+
+
+class Levels(NamedTuple):
+    counts: Int[Array, " pairs"]
+    next: Int[Array, " pairs"]
+    """The count at which each pair closes its next batch, 2^l of Algorithm 2."""
 
 
 class Marks(NamedTuple):
@@ -39,8 +44,7 @@ def _whose(states: int) -> str:
 class DoublingCounts:
     """Algorithm 2's rule: each arm has its own level l, and a batch closes when its plays reach 2^l; then l grows by one.
 
-    With `states` > 1 the counts are those of state–action pairs. The counts are all of its state: each play adds one, so
-    a level is reached when a count becomes a power of two, and the next is the first power of two above the count.
+    With `states` > 1 the counts are those of state–action pairs.
     """
 
     states: int = static(default=1)
@@ -52,21 +56,24 @@ class DoublingCounts:
         return f"Rewards are seen when {_whose(self.states)} reach the next power of two (Algorithm 2)."
 
     def init(self, key, actions):
-        return jnp.zeros(self.states * actions, int)
+        return Levels(jnp.zeros(self.states * actions, int), jnp.ones(self.states * actions, int))
 
-    def step(self, counts, obs, action):
-        pair = _pair(obs, action, self.states, counts.shape[0])
-        counts = count(counts, pair, jnp.asarray(True))
-        n = pick(counts, pair)
-        return counts, n & (n - 1) == 0
+    def step(self, state, obs, action):
+        pair = _pair(obs, action, self.states, state.counts.shape[0])
+        after, _ = self._after(state, count(state.counts, pair, jnp.asarray(True)))
+        # One more play reaches a level where it makes a power of two: nothing in a run then reads the levels, or carries them.
+        n = pick(after.counts, pair)
+        return after, n & (n - 1) == 0
 
-    def room(self, counts):
-        level = jnp.left_shift(jnp.ones_like(counts), counts.dtype.itemsize * 8 - lax.clz(counts))
-        return level - counts, jnp.asarray(NEVER, counts.dtype)
+    def room(self, state):
+        return state.next - state.counts, jnp.asarray(NEVER, state.next.dtype)
 
-    def advance(self, counts, plays):
-        after = counts + plays
-        return after, jnp.any((plays > 0) & (lax.population_count(after) == 1))
+    def advance(self, state, plays):
+        return self._after(state, state.counts + plays)
+
+    def _after(self, state, counts):
+        reached = counts == state.next
+        return Levels(counts, jnp.where(reached, 2 * state.next, state.next)), jnp.any(reached)
 
     def most(self, horizon, actions):
         return theory.batches_sharp(self.states * actions, horizon)
