@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import jax
@@ -23,9 +24,7 @@ from ._lanes import Program, on_cpu
 from ._typing import Array
 
 NUMBERS = 200  # of a lane that are kept from round to round: an NVIDIA thread has 255 registers
-OPERATIONS = 30_000  # in a pair of rounds: more take minutes to compile
-
-
+OPERATIONS = 30_000  # in a round: more take minutes to compile
 WORTH = 10**8  # rounds in all: fewer take less time than compiling does
 LANES, WARPS = 128, 4  # of a tile: one lane a thread
 
@@ -60,8 +59,8 @@ class Plan(NamedTuple):
 
 
 def pays(rounds: int) -> bool:
-    """Whether a kernel for so many rounds is worth compiling, on the machine as it is."""
-    return jax.default_backend() == "gpu" and rounds >= WORTH
+    """Whether a kernel for so many rounds can be compiled here, and is worth it."""
+    return jax.default_backend() == "gpu" and rounds >= WORTH and find_spec("jax.experimental.pallas.triton") is not None
 
 
 def plan(one: Program, begin: Program, end: Program, lanes: Any) -> Plan | None:
