@@ -180,6 +180,7 @@ def _minibatch(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
 
 def _all_rows(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
     """The sum over the arm's rows itself, of which there are at most `size`. They are gathered once, not at every step."""
+    size = min(size, jax.tree.leaves(rows.store)[0].shape[0])
     sizes = [size >> k for k in range(5) if size >> k][::-1]  # of which the smallest that holds all lanes' rows is summed
     which = jnp.sum(jnp.asarray(sizes[:-1]) < rows.most, dtype=int)
 
