@@ -277,7 +277,7 @@ import jax, numpy as np
 from blts import condition, loop, simulation
 from blts._random import as_key
 
-parts = condition("gaussian", "blts", "dynamic", horizon=40)
+parts = condition("gaussian", "exact-ts", "dynamic", horizon=40)
 arguments = as_key(3), parts.env, parts.agent, parts.batching, simulation.recorded_times(None, 40), np.int32(5)
 names = ("horizon", "replications", "keep_actions")
 run = lambda f: jax.jit(f, static_argnames=names)(*arguments, horizon=40, replications=9, keep_actions=True)
