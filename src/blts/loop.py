@@ -30,6 +30,7 @@ from .history import block_of, count, order, where
 
 AHEAD = 8  # pairs of rounds whose random numbers are drawn at once: enough for long vectors, few enough to stay in the cache
 BLOCK = 192  # lanes that learn together on a CPU; elsewhere a quarter of them do
+PLANNING_BLOCK = 64  # of those that plan, where all wait for the longest plan
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
 
 
@@ -293,7 +294,8 @@ class Turns(NamedTuple):
 def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
     R, points = keys.shape[0], times.shape[0]
-    everyone, size = jnp.arange(R), min(R, BLOCK if _lanes.on_cpu() else max(BLOCK, R // 4))
+    block = PLANNING_BLOCK if agent.observes_first else BLOCK
+    everyone, size = jnp.arange(R), min(R, block if _lanes.on_cpu() else max(block, R // 4))
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
 
     def one(words, pair, state, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
