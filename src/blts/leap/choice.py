@@ -21,12 +21,12 @@ from ..history import Log
 ENGINES = ("auto", "step", "leap")
 LONGEST = int(np.iinfo(np.int32).max)
 # What a leap costs, in rounds of stepping one replication: measured by `python -m benchmarks --only leap`.
-ROUNDS_A_BATCH = 1000
-ROUNDS_A_POINT = 80
+ROUNDS_A_BATCH = 1200
+ROUNDS_A_POINT = 100
 COMPILES = version("jaxlib").startswith("0.10.")
 """Whether XLA can compile a leap for a CPU in seconds: without its older emitters, which jaxlib 0.11 no longer has, it takes
 minutes."""
-ROUNDS_TO_COMPILE = 8e7  # what its program takes longer to compile
+ROUNDS_TO_COMPILE = 1.5e8  # what its program takes longer to compile
 
 
 def choose(
