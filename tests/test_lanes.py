@@ -127,6 +127,14 @@ def test_nothing_is_computed_twice():
     assert names.count("random_bits") + names.count("complex") == 1
     assert names.count("sin") == 3  # x, x + 0 and x + 1 are not known to be the same
 
+    def tell(x):
+        for _ in range(2):
+            jax.debug.print("{}", x)
+        return x
+
+    told = [eqn.primitive.name for eqn in _lanes.Program.of(tell, 1.0).jaxpr.eqns]
+    assert sum("callback" in name or "print" in name for name in told) == 2  # what acts on the world acts twice
+
 
 def test_a_round_is_what_vmap_makes_of_it():
     parts = condition("gaussian", "blts", "dynamic", horizon=9)

@@ -26,6 +26,7 @@ from blts import (
     StaticDoubling,
     Thompson,
     Trace,
+    condition,
     sgld,
     simulate,
     simulation,
@@ -270,6 +271,26 @@ def test_the_chunk_that_is_advised_fits(monkeypatch):
     monkeypatch.setattr(simulation, "_stepping", lambda: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
     with pytest.raises(InterruptedError):
         run("sgld", replications=2000, times=1, keep_actions=False, chunk=chunk)
+
+
+def test_parts_may_have_room_for_different_numbers_of_batches():
+    """An accelerator sends back the ends of those batches alone that its part has closed."""
+    parts = condition("gaussian", "exact-ts", "dynamic", horizon=30)
+    run = lambda **chunks: simulate(0, parts.env, parts.agent, parts.batching, horizon=30, replications=6, **chunks)  # noqa: E731
+    whole, (of,) = run(), [Trace.of]
+    seen = []
+
+    def cut(records, *rest, **settings):
+        shorter = [r._replace(ends=r.ends[: r.batches.max()]) for r in records]
+        seen.extend(r.ends.shape[0] for r in shorter)
+        return of(shorter, *rest, **settings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trace, "of", staticmethod(cut))
+        again = run(chunk=1)
+    assert len(set(seen)) > 1
+    np.testing.assert_array_equal(again.ends, whole.ends)
+    np.testing.assert_array_equal(again.regret, whole.regret)
 
 
 TWO_DEVICES = """

@@ -37,35 +37,9 @@ ELEMENTWISE = frozenset(
 )
 UNARY = frozenset(
     (
-        *(
-            "abs",
-            "bitcast_convert_type",
-            "ceil",
-            "clz",
-            "convert_element_type",
-            "copy",
-            "cos",
-            "erf",
-            "erf_inv",
-            "erfc",
-            "exp",
-            "exp2",
-        ),
-        *(
-            "expm1",
-            "floor",
-            "imag",
-            "integer_pow",
-            "is_finite",
-            "lgamma",
-            "log",
-            "log1p",
-            "logistic",
-            "neg",
-            "not",
-            "population_count",
-        ),
-        *("real", "round", "rsqrt", "sign", "sin", "sqrt", "square", "stop_gradient", "tan", "tanh"),
+        *("abs", "bitcast_convert_type", "ceil", "clz", "convert_element_type", "copy", "cos", "erf", "erf_inv", "erfc"),
+        *("exp", "exp2", "expm1", "floor", "imag", "integer_pow", "is_finite", "lgamma", "log", "log1p", "logistic", "neg"),
+        *("not", "population_count", "real", "round", "rsqrt", "sign", "sin", "sqrt", "square", "stop_gradient", "tan", "tanh"),
     )
 )
 FROM_THE_FRONT = frozenset(("argmax", "argmin", "cumsum", "reduce_max", "reduce_min", "reduce_sum", "squeeze"))
@@ -257,7 +231,7 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
         elif name in LOOPS:
             out = _bind(eqn, inputs, **{program: _inlined_inside(eqn.params[program]) for program in LOOPS[name]})
         else:
-            what = (name, eqn.params["name"] if _is_whole(eqn) else str(eqn.params), *map(_identity, inputs))
+            what = _what(eqn, inputs)
             if what not in made.results:
                 direct = _shortcut(eqn, inputs, made.origins)
                 made.results[what] = (_bind(eqn, inputs) if direct is None else [direct], inputs)
@@ -270,6 +244,18 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
 
 def _is_whole(eqn: core.JaxprEqn) -> bool:
     return eqn.primitive.name == "jit" and eqn.params["name"] in WHOLE
+
+
+def _what(eqn: core.JaxprEqn, inputs: Sequence[Any]) -> Any:
+    """What is equal for equations with equal results. One that acts on the world, or has settings that cannot be compared,
+    equals none."""
+    settings = eqn.params["name"] if _is_whole(eqn) else tuple(eqn.params.items())
+    what = (eqn.primitive.name, settings, *map(_identity, inputs))
+    try:
+        hash(what)
+    except TypeError:
+        return object()
+    return object() if eqn.effects else what
 
 
 def _identity(x: Any) -> Any:

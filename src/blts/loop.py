@@ -28,7 +28,7 @@ from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
 from .history import block_of, count, order, where
 
-AHEAD = 8  # pairs of rounds whose random numbers are drawn at once: enough for long vectors, few enough to stay in the cache
+AHEAD = 8  # pairs of rounds drawn at once: enough for long vectors, few enough for the cache and for the bits of a word
 BLOCK = 192  # lanes that learn together on a CPU; elsewhere a quarter of them do
 PLANNING_BLOCK = 64  # of those that plan, where all wait for the longest plan
 LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own

@@ -51,7 +51,9 @@ class Trace:
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, names: tuple[str, str, str]) -> Trace:
-        record: Any = jax.tree.map(lambda *parts: np.moveaxis(np.concatenate(parts, -1), -1, 0), *records)
+        most = max(record.ends.shape[0] for record in records)  # an accelerator sends no more than its part has closed
+        filled = [record._replace(ends=np.pad(record.ends, ((0, most - record.ends.shape[0]), (0, 0)))) for record in records]
+        record: Any = jax.tree.map(lambda *parts: np.moveaxis(np.concatenate(parts, -1), -1, 0), *filled)
         kept = record.actions if record.actions.shape[1] else None
         used = max(1, int(record.batches.max()))
         return Trace(
