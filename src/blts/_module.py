@@ -19,6 +19,8 @@ from .errors import ConfigError, UnknownName
 
 T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
+"""Every module by its name in JSON."""
+_NAMES: dict[type, str] = {}
 
 
 def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = float, words: tuple[str, ...] = ()) -> Any:
@@ -38,7 +40,7 @@ def _is_static(field: dataclasses.Field, value: Any) -> bool:
     """Strings, flags, None and plain functions are never leaves, whatever the field."""
     if field.metadata.get("static") or value is None or isinstance(value, str | bool):
         return True
-    return callable(value) and type(value) not in _CLASSES.values()
+    return callable(value) and type(value) not in _NAMES
 
 
 def is_concrete(value: Any) -> bool:
@@ -47,7 +49,12 @@ def is_concrete(value: Any) -> bool:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(array, static))
 def module(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen pytree. A method `check(self)` is run once, when a person builds the object."""
+    """Make `cls` a frozen pytree. A method `check(self)` is run once, when a person builds the object.
+
+    Subclasses are made so too, decorated or not: one that changes a method is a pytree like its base.
+    """
+    if cls in _NAMES:
+        return cls
     cls = dataclasses.dataclass(frozen=True, repr=False, eq=False)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     generated_init = cls.__init__
@@ -80,11 +87,17 @@ def module(cls: type[T]) -> type[T]:
     if cls.__repr__ is object.__repr__:
         setattr(cls, "__repr__", _repr)  # noqa: B010
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
-    if cls.__name__ in _CLASSES and _CLASSES[cls.__name__].__module__ != cls.__module__:
-        raise ConfigError(
-            f"There is a module named {cls.__name__} already, in {_CLASSES[cls.__name__].__module__}; JSON needs unique names."
-        )
-    _CLASSES[cls.__name__] = cls
+    if not any(base in _NAMES for base in cls.__mro__[1:]):
+        inherited = cls.__init_subclass__
+
+        def __init_subclass__(sub, **kwargs):
+            inherited(**kwargs)
+            module(sub)
+
+        setattr(cls, "__init_subclass__", classmethod(__init_subclass__))  # noqa: B010
+    taken = _CLASSES.get(cls.__name__)
+    name = cls.__name__ if taken is None or taken.__module__ == cls.__module__ else f"{cls.__module__}.{cls.__qualname__}"
+    _CLASSES[name], _NAMES[cls] = cls, name
     return cls
 
 
@@ -185,8 +198,8 @@ def from_json(text: str) -> Any:
 
 
 def _encode(value: Any) -> Any:
-    if type(value) in _CLASSES.values():
-        return {"type": type(value).__name__} | {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if type(value) in _NAMES:
+        return {"type": _NAMES[type(value)]} | {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return np.asarray(value).tolist()
     if isinstance(value, dict):

@@ -46,12 +46,13 @@ class _Declared:
         if any(self.name in vars(c) for c in below):
             return None  # overridden itself: this is a call through super()
         for name in self.rests:
-            for c in below:
-                if name in vars(c):
-                    return (
-                        f"{c.__name__} overrides {name}, and {self.owner.__name__}.{self.name} rests on "
-                        f"{self.owner.__name__}'s; override {self.name} too."
-                    )
+            definers = [c for c in cls.__mro__ if name in vars(c)]
+            # A method that the owner leaves to its subclasses is first defined, then overridden.
+            if definers and definers[0] in below and len(definers) > 1:
+                return (
+                    f"{definers[0].__name__} overrides {name}, and the {self.name} of {self.owner.__name__} rests on the {name} of "
+                    f"{definers[1].__name__}; override {self.name} too."
+                )
         return None
 
 
@@ -86,7 +87,7 @@ def rests_on(*names: str) -> Callable[[F], F]:
     >>> hasattr(Square(), "area"), hasattr(Large(), "area")
     (True, False)
     >>> why_lost(Large(), "area")
-    "Large overrides side, and Square.area rests on Square's; override area too."
+    'Large overrides side, and the area of Square rests on the side of Square; override area too.'
     """
     return lambda function: _Method(function, names)  # type: ignore[return-value]
 

@@ -18,7 +18,9 @@ from jax.sharding import PartitionSpec as P
 from . import leap, loop
 from ._random import as_key
 from ._typing import PRNGKey
+from .batching import most_batches
 from .errors import ConfigError, MemoryNeeded
+from .specification import check_rewards
 from .trace import Trace
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
@@ -69,6 +71,7 @@ def simulate(
     chunk: int | None = None,
     threads: int | None = None,
     engine: str = "auto",
+    misspecified: bool = False,
 ) -> Trace:
     """Run `replications` independent runs of `horizon` rounds, numbered from `first`.
 
@@ -83,7 +86,9 @@ def simulate(
         threads: over how many cores the replications are spread (None: all, on a CPU); the numbers are the same.
         engine: "step" plays round by round; "leap" goes from one batch's end or recorded round to the next, at a cost that
             does not grow with the rounds between, for `Thompson` with closed laws on a `Bandit`. They agree in law, not in
-            numbers, and a leap's numbers depend on `times`. "auto" takes the faster one that can run.
+            numbers, and a leap's numbers depend on `times`. "auto" leaps where that can be done and pays; it chooses from the
+            condition alone (environment, agent, batching, horizon, what is recorded), and `trace.engine` says which it took.
+        misspecified: run an agent whose model cannot give the environment's rewards, instead of refusing it.
 
     >>> from blts import Exact, Gaussian, Thompson, DoublingCounts, simulate
     >>> from blts.envs import Bandit
@@ -115,7 +120,9 @@ def simulate(
         )
     root, rounds = as_key(key), recorded_times(times, horizon)
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
-    chosen = leap.choose(engine, env, agent, batching, replications=int(replications), points=len(rounds), **settings)
+    if not misspecified:
+        check_rewards(env, agent)
+    chosen = leap.choose(engine, env, agent, batching, points=len(rounds), **settings)
     run = leap.run if chosen == "leap" else _stepping()
     sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
     _check_memory(env, agent, batching, rounds, replications, max(sizes), settings)
@@ -123,7 +130,14 @@ def simulate(
     for size in sizes:
         records += _run_in_threads(run, (root, env, agent, batching, rounds), start, int(size), threads, settings)
         start += size
-    return Trace.of(records, rounds, horizon=int(horizon), names=(str(env), str(agent), str(batching)))
+    _check_batches(batching, max(int(record.batches.max()) for record in records), most_batches(batching, horizon, env.actions))
+    return Trace.of(records, rounds, horizon=int(horizon), engine=chosen, names=(str(env), str(agent), str(batching)))
+
+
+def _check_batches(batching: Any, closed: int, most: int) -> None:
+    """Refuse a record whose ends of batches did not all fit."""
+    if closed > most:
+        raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its most() says at most {most}; mend most().")
 
 
 _SEEN: set[Any] = set()
@@ -237,7 +251,7 @@ def _check_memory(env, agent, batching, times, replications: int, chunk: int, se
     kept = (
         4
         * replications
-        * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.most(settings["horizon"], env.actions))
+        * (len(times) + settings["keep_actions"] * settings["horizon"] + most_batches(batching, settings["horizon"], env.actions))
     )
     free = available_memory()
     if free is not None and lanes + kept > free:

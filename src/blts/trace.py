@@ -45,12 +45,14 @@ class Trace:
     """Every action, `[replications, horizon]`, where `keep_actions` asked for it."""
     diagnostics: Diagnostics
     horizon: int
+    engine: str = "step"
+    """How it was simulated: "step", round by round, or "leap", whole batches at a time."""
     env: str = ""
     agent: str = ""
     batching: str = ""
 
     @staticmethod
-    def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, names: tuple[str, str, str]) -> Trace:
+    def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, engine: str, names: tuple[str, str, str]) -> Trace:
         most = max(record.ends.shape[0] for record in records)  # an accelerator sends no more than its part has closed
         filled = [record._replace(ends=np.pad(record.ends, ((0, most - record.ends.shape[0]), (0, 0)))) for record in records]
         record: Any = jax.tree.map(lambda *parts: np.moveaxis(np.concatenate(parts, -1), -1, 0), *filled)
@@ -67,6 +69,7 @@ class Trace:
             kept,
             record.diagnostics,
             horizon,
+            engine,
             *names,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -11,10 +12,11 @@ import jax.numpy as jnp
 from .. import _random, theory
 from .._module import array, at_least, module, positive, short, static
 from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
+from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
-from ..models.base import Conjugate, Model, draws
+from ..models.base import Conjugate, Model, draws, marginals
 from ..samplers.chain import Chain, ChainInfo, has_oracle, remember_summary
 
 Thetas = Float[Array, "arms dim"]
@@ -61,28 +63,32 @@ class Exact:
     """Draws from the exact posterior of a conjugate model, anew each round."""
 
     def check_model(self, model):
-        if not isinstance(model, Conjugate):
+        if not provides(model, Conjugate):
+            why = why_lost(model, "draw") or why_lost(model, "log_likelihood_of")
             raise ConfigError(
-                f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior; "
-                "use Perturb(sgld()) or Pool(mala()) (agents blts, mala-ts)."
+                f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior"
+                f"{f' ({why})' if why else ''}; use Perturb(sgld()) or Pool(mala()) (agents blts, mala-ts)."
             )
         return self
 
     def __str__(self) -> str:
         return "exact posterior draws each round"
 
+    @rests_on("refresh")
     def incremental(self, model):
         return True
+
+    plain_memory = fact("empty", "remember")
+    """Whether what is remembered is the model's summary or a log of rows: rewards can then be added many at a time."""
+    draws_posterior = fact("init", "empty", "remember", "refresh", "draw")
+    """Whether `draw` is a draw from the posterior (of a chain: as near as its chains come)."""
 
     def init(self, key, model):
         return self._held(model, self.empty(model, None, 0))
 
     def _held(self, model, summary):
         """What draws need: the law of the mean reward where they are a function of it, the summary elsewhere."""
-        return self._marginals(model, summary, ()) if hasattr(model, "draw_from") else summary
-
-    def _marginals(self, model, summary, obs) -> marginal.Marginal | None:
-        return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(model, summary, jnp.arange(arms_of(model)))
+        return marginals(model, summary, ()) if hasattr(model, "draw_from") else summary
 
     def empty(self, model, row, capacity):
         return jax.vmap(lambda single: single.empty())(model)
@@ -97,9 +103,31 @@ class Exact:
     def draw(self, key, model, state):
         return draws(key, model, "draw", state)
 
+    @rests_on("draw")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """The laws of the arms' mean rewards, stacked."""
-        return state if hasattr(model, "draw_from") else self._marginals(model, state, obs)
+        return state if hasattr(model, "draw_from") else marginals(model, state, obs)
+
+
+class _OnChain:
+    """What beliefs that run chains share: the chain says what is remembered."""
+
+    chain: Chain
+
+    def incremental(self, model):
+        return False
+
+    @property
+    def plain_memory(self) -> bool:
+        return self._remembers_as_chain and self.chain.plain_memory
+
+    _remembers_as_chain = fact("empty", "remember")
+
+    def empty(self, model, row, capacity):
+        return self.chain.empty(model, row, capacity)
+
+    def remember(self, model, history, row, live):
+        return self.chain.remember(model, history, row, live)
 
 
 class PerturbState(NamedTuple):
@@ -109,13 +137,14 @@ class PerturbState(NamedTuple):
 
 
 @module
-class Perturb:
+class Perturb(_OnChain):
     """Algorithm 2: each round draws N(θ_a^k, I/(n_a L γ)) around the chain's end; an arm without data draws its prior.
 
     L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere.
     """
 
     chain: Chain
+    draws_posterior = fact("init", "empty", "remember", "refresh", "draw", "spread")
     gamma: Numbers = array(default=1.0, words=("theorem",))
 
     def check(self):
@@ -127,19 +156,10 @@ class Perturb:
     def check_model(self, model):
         if self.gamma == "theorem":
             theory.constants_of(model)
-        return Perturb(self.chain.resolved(model), self.gamma)
-
-    def incremental(self, model):
-        return False
+        return dataclasses.replace(self, chain=self.chain.resolved(model))
 
     def init(self, key, model):
         return PerturbState(prior_draws(key, model), jnp.zeros(arms_of(model), int))
-
-    def empty(self, model, row, capacity):
-        return self.chain.empty(model, row, capacity)
-
-    def remember(self, model, history, row, live):
-        return self.chain.remember(model, history, row, live)
 
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
@@ -169,6 +189,7 @@ class Perturb:
         mean, slope = jax.vmap(lambda single, x, a: jax.value_and_grad(single.mean_reward)(x, obs, a))(model, state.theta, arms)
         return mean, jnp.linalg.norm(slope * self.spread(model, state), axis=-1)
 
+    @rests_on("draw")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """Normal laws, exact where the mean reward is linear in θ and the prior is Gaussian; None elsewhere."""
         if not getattr(model, "gaussian_prior_and_linear_mean", False):
@@ -186,7 +207,7 @@ class PoolState(NamedTuple):
 
 
 @module
-class Pool:
+class Pool(_OnChain):
     """`size` parallel chains an arm; each round draws one of their ends for each arm, and adds no noise.
 
     One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself. A pool of 256
@@ -194,6 +215,7 @@ class Pool:
     """
 
     chain: Chain
+    draws_posterior = fact("init", "empty", "remember", "refresh", "draw")
     size: int = static(default=256)
 
     def check(self):
@@ -203,21 +225,12 @@ class Pool:
         return f"{self.chain}, {self.size} chains an arm, each round drawing one of their ends"
 
     def check_model(self, model):
-        return Pool(self.chain.resolved(model), self.size)
-
-    def incremental(self, model):
-        return False
+        return dataclasses.replace(self, chain=self.chain.resolved(model))
 
     def init(self, key, model):
         keys = _random.split(key, self.size)
         start = jnp.swapaxes(jax.vmap(lambda k: prior_draws(k, model))(keys), 0, 1)
         return PoolState(start, jnp.zeros(arms_of(model), int))
-
-    def empty(self, model, row, capacity):
-        return self.chain.empty(model, row, capacity)
-
-    def remember(self, model, history, row, live):
-        return self.chain.remember(model, history, row, live)
 
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
@@ -245,6 +258,11 @@ class Pool:
             return jnp.where(n > 0, member, single.init(key))
 
         return jax.vmap(one)(_random.split(key, arms_of(model)), model, state.thetas, state.n)
+
+    @rests_on("draw")
+    def members(self, state) -> Float[Array, "arms size dim"]:
+        """What an arm with data draws from, each with the same probability."""
+        return state.thetas
 
     def values(self, model, thetas: Float[Array, "arms size dim"], obs) -> Float[Array, "arms size"]:
         """The mean reward at every member of the pools."""
@@ -275,7 +293,7 @@ def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: 
     if not has_oracle(model):
         return jnp.asarray(jnp.nan)
     summary = history.summary if isinstance(history, Log) else history
-    exact = jax.vmap(lambda single, s, a: single.marginal(s, (), a))(model, summary, jnp.arange(arms_of(model)))
+    exact = marginals(model, summary, ())
     if exact is None:
         return jnp.asarray(jnp.nan)
     mean, sd = moments()

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import array, at_least, module, positive, static
 from .._typing import Array, Bool, Float, Info, Int, Numbers, Row, Tree
+from ..declared import fact, provides, rests_on
 from ..errors import ConfigError
 from ..models import base as models
 from ..models.base import Conjugate, Moments
@@ -51,11 +52,16 @@ class _Index:
     """Plays the largest index, so its propensities are 0 and 1; they change with the round and the plays."""
 
     actions: Any
-    act: Any
+    best: Any
+    """The arm of the largest index, without a key: `best(state, obs, played)`."""
 
+    def act(self, key, state, obs, played):
+        return self.best(state, obs, played)
+
+    @rests_on("act")
     def propensities_at(self, state, obs, played) -> Float[Array, " actions"]:
         """P(a is played) in this round of the batch."""
-        return jnp.where(jnp.arange(self.actions) == self.act(None, state, obs, played), 1.0, 0.0)
+        return jnp.where(jnp.arange(self.actions) == self.best(state, obs, played), 1.0, 0.0)
 
 
 class _Means(NamedTuple):
@@ -71,7 +77,7 @@ _MEANS = _Means()
 class _RewardMeans:
     """Remembers the count and mean of each arm's rewards."""
 
-    incremental: ClassVar[bool] = True
+    incremental = fact("observe")
     observes_first: ClassVar[bool] = False
     actions: int
 
@@ -105,7 +111,7 @@ class UCB1(_Index, _RewardMeans):
     def __str__(self) -> str:
         return f"UCB1 on {self.actions} arms: mean + {self.scale:g}·√(2 log t / plays)."
 
-    def act(self, key, state, obs, played):
+    def best(self, state, obs, played):
         bonus = self.scale * jnp.sqrt(2 * jnp.log(played.t.astype(float)) / jnp.maximum(played.counts, 1))
         # An arm played in this batch but not observed yet has no mean: it waits for its reward.
         mean = jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf)
@@ -135,6 +141,7 @@ class EpsilonGreedy(_RewardMeans):
     def _greedy(self, state) -> Int[Array, ""]:
         return _best(jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf), state.order)
 
+    @rests_on("act")
     def propensities_at(self, state, obs, played) -> Float[Array, " actions"]:
         """P(a is played) in this round of the batch."""
         explore = jnp.minimum(1.0, self.c * self.actions / played.t)
@@ -152,6 +159,7 @@ class SuccessiveElimination(_Index, _RewardMeans):
     actions: int = static()
     horizon: int = static()
     width: Numbers = array(default=2.0)
+    incremental = fact("observe")
 
     def check(self):
         at_least(self, "actions", 1)
@@ -164,7 +172,7 @@ class SuccessiveElimination(_Index, _RewardMeans):
     def init(self, key):
         return Survivors(_order(key, self.actions), self.empty(None, 0), jnp.ones(self.actions, bool))
 
-    def act(self, key, state, obs, played):
+    def best(self, state, obs, played):
         return _best(jnp.where(state.alive, -played.counts.astype(float), -jnp.inf), state.order)
 
     def observe(self, keys, state, history):
@@ -193,6 +201,7 @@ class Uniform(_RewardMeans):
     def act(self, key, state, obs, played):
         return (_random.uniform(key) * self.actions).astype(int)
 
+    @rests_on("act")
     def propensities(self, state, obs=()):
         return jnp.full(self.actions, 1 / self.actions)
 
@@ -211,17 +220,18 @@ class BayesUCB(_Index):
     count: str = static(default="plays")
     arms: int | None = static(default=None)
 
-    incremental: ClassVar[bool] = True
+    incremental = fact("observe")
     observes_first: ClassVar[bool] = False
 
     def check(self):
         at_least(self, "horizon", 1)
         if self.count not in ("plays", "observed"):
             raise ConfigError(f'BayesUCB: count must be "plays" or "observed"; got {self.count!r}.')
+        models.require_model("BayesUCB", self.model)
         arms = self.arms or models.arm_count(self.model)
         if arms is None:
             raise ConfigError("BayesUCB: the model does not say how many arms there are; give arms=…, or one number per arm.")
-        if not isinstance(self.model, Conjugate):
+        if not provides(self.model, Conjugate):
             raise ConfigError(f"BayesUCB needs a model with an exact posterior, and {type(self.model).__name__} has none.")
         object.__setattr__(self, "model", models.stack(self.model, arms))
         object.__setattr__(self, "arms", arms)
@@ -237,8 +247,8 @@ class BayesUCB(_Index):
         assert self.arms is not None
         return self.arms
 
-    def _laws(self, seen, obs):
-        return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(self.model, seen, jnp.arange(self.actions))
+    def _laws(self, seen, obs) -> Any:
+        return models.marginals(self.model, seen, obs)
 
     def init(self, key) -> Any:
         return Known(_order(key, self.actions), self.empty(None, 0))
@@ -252,7 +262,7 @@ class BayesUCB(_Index):
     def observe(self, keys, state, history):
         return state._replace(seen=history), Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
 
-    def act(self, key, state, obs, played):
+    def best(self, state, obs, played):
         log_T = max(math.log(self.horizon), 1.0)
         u = 1 - 1 / (played.t * log_T**self.c)
         laws = self._laws(state.seen, obs)

@@ -6,15 +6,18 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import _random
 from .._module import module, static
 from .._typing import Array, Float
+from ..declared import fact, rests_on
 from ..errors import ConfigError
 from ..models import base as models
+from ..models import marginal
 from . import propensity
 from .base import argmax
-from .beliefs import Pool, prior_draws
+from .beliefs import prior_draws
 
 
 @module
@@ -35,10 +38,7 @@ class Thompson:
     """The number of arms, where the model's numbers do not say it."""
 
     def check(self):
-        if not isinstance(self.model, models.Model):
-            raise ConfigError(
-                f"Thompson: model must have init, log_prior, log_likelihood and mean_reward; got {type(self.model).__name__}."
-            )
+        models.require_model("Thompson", self.model)
         arms = self.arms if self.arms is not None else models.arm_count(self.model)
         if arms is None:
             raise ConfigError("Thompson: the model does not say how many arms there are; give arms=…, or one number per arm.")
@@ -49,7 +49,8 @@ class Thompson:
         object.__setattr__(self, "arms", arms)
 
     def __str__(self) -> str:
-        return f"Thompson sampling, {self.belief}.\n{self.model}"
+        name = "Thompson sampling" if type(self) is Thompson else f"{type(self).__name__}, changed from Thompson sampling"
+        return f"{name}, {self.belief}.\n{self.model}"
 
     def _repr_html_(self) -> str:
         return "".join(f"<p>{line}</p>" for line in str(self).splitlines())
@@ -59,9 +60,24 @@ class Thompson:
         assert self.arms is not None
         return self.arms
 
+    @rests_on("observe")
     @property
     def incremental(self) -> bool:
-        return self.belief.incremental(self.model)
+        return hasattr(self.belief, "incremental") and self.belief.incremental(self.model)
+
+    @property
+    def plain_memory(self) -> bool:
+        """Whether its memory is the model's summary or a log of rows: rewards can then be added many at a time."""
+        return self._remembers_as_belief and getattr(self.belief, "plain_memory", False)
+
+    _remembers_as_belief = fact("empty", "remember")
+
+    @property
+    def holds_posterior(self) -> bool:
+        """Whether draws of the belief from a state are draws from the posterior, for those who report it."""
+        return self._learns_as_belief and getattr(self.belief, "draws_posterior", False)
+
+    _learns_as_belief = fact("init", "empty", "remember", "observe")
 
     def init(self, key):
         return self.belief.init(key, self.model)
@@ -82,25 +98,52 @@ class Thompson:
     def observe(self, keys, state, history):
         return self.belief.refresh(keys, self.model, state, history)
 
+    @rests_on("act")
     def propensities(self, state, obs=(), *, draws: int = 4096) -> Float[Array, " arms"]:
         """P(a is played) for every arm, the same at every round of the batch.
 
         By quadrature where the arms' mean rewards have closed laws, exactly for pools of arms with data; otherwise from
         `draws` draws an arm, whose error is below 1/√draws (fixed draws: the same state gives the same answer).
         """
-        if isinstance(self.belief, Pool):
-            return propensity.of_values(self._pool_values(state, obs, draws))
-        laws = self.belief.laws(self.model, state, obs)
+        laws = self.laws(state, obs)
         if laws is not None:
             return propensity.of_laws(laws)
+        if self._draws_members:
+            return propensity.of_values(self._member_values(state, obs, draws))
         keys = _random.split(_random.as_key(0), draws)
         values = jax.lax.map(lambda k: self.mean_rewards(self.belief.draw(k, self.model, state), obs), keys, batch_size=256)
         return propensity.of_values(values.T)
 
-    def _pool_values(self, state, obs, draws: int) -> Float[Array, "arms values"]:
-        """The mean rewards that each arm's draw is one of: its pool, repeated, or `draws` of its prior without data."""
-        pool = self.belief.values(self.model, state.thetas, obs)
-        repeats = -(-draws // pool.shape[1])
-        keys = _random.split(_random.as_key(0), repeats * pool.shape[1])
+    def laws(self, state, obs=()) -> marginal.Marginal | None:
+        """The closed laws of the arms' mean rewards within a batch, of which a round draws one each; None without them."""
+        known = self._plain_means and hasattr(self.belief, "laws")
+        return self.belief.laws(self.model, state, obs) if known else None
+
+    @rests_on("propensities", "act")
+    def propensities_are_exact(self, state) -> bool:
+        """Whether `propensities` is exact up to quadrature, rather than estimated from draws."""
+        if self._draws_members:
+            return bool(np.all(np.asarray(state.n) > 0))
+        structure = jax.tree.structure((self, state))
+        if structure not in _CLOSED:  # tracing takes longer than the refresh of a small experiment
+            _CLOSED[structure] = jax.eval_shape(self.laws, state) is not None
+        return _CLOSED[structure]
+
+    _plain_means = fact("mean_rewards")
+    """Whether the value of a draw is the model's mean reward."""
+
+    @property
+    def _draws_members(self) -> bool:
+        return self._plain_means and hasattr(self.belief, "members")
+
+    def _member_values(self, state, obs, draws: int) -> Float[Array, "arms values"]:
+        """The mean rewards that each arm's draw is one of: its members, repeated, or `draws` of its prior without data."""
+        values = self.belief.values(self.model, self.belief.members(state), obs)
+        repeats = -(-draws // values.shape[1])
+        keys = _random.split(_random.as_key(0), repeats * values.shape[1])
         prior = jax.vmap(lambda k: self.mean_rewards(prior_draws(k, self.model), obs))(keys).T
-        return jnp.where((state.n > 0)[:, None], jnp.tile(pool, (1, repeats)), prior)
+        return jnp.where((state.n > 0)[:, None], jnp.tile(values, (1, repeats)), prior)
+
+
+_CLOSED: dict[Any, bool] = {}
+"""Whether the laws are closed, for agents and states of one structure."""

@@ -6,7 +6,7 @@ with it; how many batches a scheme can close by a horizon is `most(horizon, acti
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,11 @@ class Foreseeable(Batching, Protocol):
     def advance(self, state: Tree, plays: Int[Array, " actions"]) -> tuple[Tree, Bool[Array, ""]]:
         """What `step` gives after so many plays of each action, which end no batch before the last of them."""
         ...
+
+
+def most_batches(batching: Any, horizon: int, actions: int) -> int:
+    """How many batches a scheme can close by the horizon: what it says, or one a round where it does not (any longer) say."""
+    return batching.most(horizon, actions) if hasattr(batching, "most") else horizon
 
 
 NEVER = int(np.iinfo(np.int32).max)

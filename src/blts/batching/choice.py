@@ -8,7 +8,9 @@ import jax.numpy as jnp
 
 from .._module import array, module
 from .._typing import Numbers
+from ..declared import rests_on
 from ..errors import ConfigError
+from .base import most_batches
 
 
 @module
@@ -37,14 +39,17 @@ class OneOf:
         states, due = zip(*(scheme.step(one, obs, action) for scheme, one in zip(self.schemes, state, strict=True)), strict=True)
         return states, jnp.stack(due)[self.number]
 
+    @rests_on("init", "step")
     def room(self, state):
         left, rounds = zip(*(scheme.room(one) for scheme, one in zip(self.schemes, state, strict=True)), strict=True)
         return jnp.stack(jnp.broadcast_arrays(*left))[self.number], jnp.stack(rounds)[self.number]
 
+    @rests_on("init", "step")
     def advance(self, state, plays):
         # Those that are not heeded are led past their ends, and what they say then is not heeded either.
         states, due = zip(*(scheme.advance(one, plays) for scheme, one in zip(self.schemes, state, strict=True)), strict=True)
         return states, jnp.stack(due)[self.number]
 
+    @rests_on("init", "step")
     def most(self, horizon, actions):
-        return max(scheme.most(horizon, actions) for scheme in self.schemes)
+        return max(most_batches(scheme, horizon, actions) for scheme in self.schemes)

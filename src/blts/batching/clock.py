@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from .._module import at_least, module, static
+from ..declared import rests_on
 from ..errors import ConfigError
 from .base import NEVER
 
@@ -30,9 +31,11 @@ class _Clock:
     def step(self, state, obs, action):
         return state + 1, self.ends(state + 1)
 
+    @rests_on("init", "step")
     def room(self, state):
         return jnp.asarray(NEVER, state.dtype), self.next_end(state) - state
 
+    @rests_on("init", "step")
     def advance(self, state, plays):
         t = state + jnp.sum(plays)
         return t, self.ends(t)
@@ -50,9 +53,11 @@ class Sequential(_Clock):
     def ends(self, t):
         return t > 0
 
+    @rests_on("ends")
     def next_end(self, t):
         return t + 1
 
+    @rests_on("init", "step", "ends")
     def most(self, horizon, actions):
         return horizon
 
@@ -75,9 +80,11 @@ class Fixed(_Clock):
     def ends(self, t):
         return t % self.size == 0
 
+    @rests_on("ends")
     def next_end(self, t):
         return (t // self.size + 1) * self.size
 
+    @rests_on("init", "step", "ends")
     def most(self, horizon, actions):
         return horizon // self.size
 
@@ -91,10 +98,12 @@ class StaticDoubling(_Clock):
     def ends(self, t):
         return (t + 1) & t == 0  # t + 1 is a power of two
 
+    @rests_on("ends")
     def next_end(self, t):
         digits = jnp.iinfo(t.dtype).bits - lax.clz(t + 1)
         return (jnp.ones_like(t) << digits) - 1
 
+    @rests_on("init", "step", "ends")
     def most(self, horizon, actions):
         return (horizon + 1).bit_length() - 1
 
@@ -118,10 +127,12 @@ class Grid(_Clock):
     def ends(self, t):
         return jnp.any(jnp.asarray(self.times) == t)
 
+    @rests_on("ends")
     def next_end(self, t):
         times = jnp.asarray(self.times, t.dtype)
         return jnp.min(jnp.where(times > t, times, NEVER))
 
+    @rests_on("init", "step", "ends")
     def most(self, horizon, actions):
         return sum(t <= horizon for t in self.times)
 

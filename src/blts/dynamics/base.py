@@ -15,6 +15,7 @@ import numpy as np
 from .. import _random
 from .._module import is_concrete, module
 from .._typing import Array, Int, PRNGKey, Row, Scalar, Theta, Tree
+from ..declared import provides
 from ..errors import ConfigError
 from ..models.base import Sufficient, Theory
 
@@ -121,7 +122,7 @@ class Transitions:
 
     def __new__(cls, dynamics: Any = None):
         # Chains ask by type whether there is a summary, so the answer has to be a type.
-        return object.__new__(SummarisedTransitions if isinstance(dynamics, Sufficient) else cls)
+        return object.__new__(SummarisedTransitions if provides(dynamics, Sufficient) else cls)
 
     @staticmethod
     def row(obs: Tree, action: Any, reward: Scalar, next_obs: Tree) -> Row:

@@ -12,6 +12,7 @@ import numpy as np
 from .. import _random
 from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
+from ..declared import fact, rests_on, why_lost
 from ..errors import ConfigError
 from ..history import pick
 from ..models import base as models
@@ -42,9 +43,9 @@ class Bandit:
 
     def check(self):
         if not hasattr(self.model, "sample"):
-            raise ConfigError(
-                f"Bandit: {type(self.model).__name__} cannot draw rewards; give it a method sample(key, theta, obs, action)."
-            )
+            why = why_lost(self.model, "sample") or "give it a method sample(key, theta, obs, action)."
+            raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; {why}")
+        models.require_model("Bandit", self.model)
         arms = self.arms or models.arm_count(self.model)
         if self.theta is not None:
             shape = np.shape(self.theta)
@@ -62,8 +63,9 @@ class Bandit:
     def with_means(cls, model: Any, means: Any) -> Bandit:
         """Arms with the given mean rewards, for models with one parameter an arm."""
         if not hasattr(model, "theta_of_mean"):
+            why = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "theta_of_mean")) else ""
             raise ConfigError(
-                f"Bandit: the mean does not fix a {type(model).__name__} arm; give theta of shape (arms, {model.dim})."
+                f"Bandit: the mean does not fix a {type(model).__name__} arm{why}; give theta of shape (arms, {model.dim})."
             )
         means = np.asarray(means, float)
         if means.ndim != 1 or means.size < 1 or not np.isfinite(means).all():
@@ -98,6 +100,15 @@ class Bandit:
         if self.theta is not None:
             return jnp.asarray(self.theta, float)
         return jax.vmap(lambda single, k: single.init(k))(self.model, _random.split(key, self.actions))
+
+    pays_as_model = fact("reset", "step")
+    """Whether each play of an arm pays an independent draw of the model's `sample` at the arm's θ, which `reset` fixed."""
+
+    @rests_on("reset", "step")
+    @property
+    def support(self) -> str | None:
+        """Which rewards can occur, one of `models.base.SUPPORTS`; None where that is not known."""
+        return models.support_of_samples(self.model)
 
     def reset(self, key):
         theta = self.parameters(key)

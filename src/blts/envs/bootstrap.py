@@ -12,7 +12,9 @@ import numpy as np
 from .. import _random
 from .._module import array, module, short
 from .._typing import Numbers
+from ..declared import rests_on
 from ..errors import ConfigError
+from ..models.base import narrowest_support
 from .base import Step
 
 
@@ -56,6 +58,13 @@ class Bootstrap:
     @property
     def actions(self) -> int:
         return self.rewards.shape[0]
+
+    @rests_on("reset", "step")
+    @property
+    def support(self) -> str:
+        """The narrowest of `models.base.SUPPORTS` that holds all recorded rewards."""
+        real = np.arange(self.rewards.shape[1]) < np.asarray(self.counts)[:, None]
+        return narrowest_support(np.asarray(self.rewards)[real])
 
     def means(self):
         real = jnp.arange(self.rewards.shape[1]) < jnp.asarray(self.counts)[:, None]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import Any
 
 import jax
 
 from ..loop import Record
 from . import engine
-from .choice import COMPILES
 from .choice import choose as choose
 
 # XLA's newer emitters take twice as long to compile these loops, and what they make runs no faster.
-_OPTIONS: Any = {"xla_cpu_use_fusion_emitters": False} if COMPILES else None
+_OPTIONS: Any = {"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else None
 _program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=_OPTIONS)
 
 

@@ -1,9 +1,12 @@
-"""Which engine a simulation runs on: what can leap, and when that is faster."""
+"""Which engine a simulation runs on: what can leap, and when that is chosen.
+
+The choice depends on the condition alone (environment, agent, batching scheme, horizon, what is recorded), never on the number of
+replications, the machine or the version of a library: replication r then has the same numbers in whatever call it appears.
+"""
 
 from __future__ import annotations
 
 import math
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -12,9 +15,8 @@ import numpy as np
 
 from .. import _random
 from .._typing import Row
-from ..agents import Thompson
-from ..batching import DoublingCounts, OneOf
-from ..envs import Bandit
+from ..batching import DoublingCounts, OneOf, most_batches
+from ..declared import Lost, why_lost
 from ..errors import ConfigError
 from ..history import Log
 
@@ -23,60 +25,87 @@ LONGEST = int(np.iinfo(np.int32).max)
 # What a leap costs, in rounds of stepping one replication: measured by `python -m benchmarks --only leap`.
 ROUNDS_A_BATCH = 1200
 ROUNDS_A_POINT = 100
-COMPILES = version("jaxlib").startswith("0.10.")
-"""Whether XLA can compile a leap for a CPU in seconds: without its older emitters, which jaxlib 0.11 no longer has, it takes
-minutes."""
-ROUNDS_TO_COMPILE = 1.5e8  # what its program takes longer to compile
+WORTH_LEAPING = 300_000
+"""Rounds a replication that leaping must save. Its program takes some seconds longer to compile, which is what a few hundred
+replications of so many rounds take."""
 
 
-def choose(
-    engine: str, env: Any, agent: Any, batching: Any, *, horizon: int, replications: int, points: int, keep_actions: bool
-) -> str:
+def choose(engine: str, env: Any, agent: Any, batching: Any, *, horizon: int, points: int, keep_actions: bool) -> str:
     """The engine that runs, "step" or "leap", where so many `points` are recorded; a leap that cannot be is refused."""
     if engine not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(map(repr, ENGINES))}; got {engine!r}.")
-    if engine == "step" or (engine == "auto" and not _faster(env, batching, horizon, replications, points)):
+    if engine == "step" or (engine == "auto" and not _worth_it(env, batching, horizon, points)):
         return "step"
-    why = _obstacle(env, agent, batching, horizon, keep_actions)
+    why = obstacle(env, agent, batching, horizon, keep_actions)
     if engine == "leap" and why is not None:
         raise ConfigError(f'engine="leap" cannot run this: {why}')
     return "leap" if why is None else "step"
 
 
-def _faster(env: Any, batching: Any, horizon: int, replications: int, points: int) -> bool:
-    """Whether leaping is, where it is possible; both engines take about as long for each arm."""
-    if jax.default_backend() == "cpu" and not COMPILES:
-        return False
+def _worth_it(env: Any, batching: Any, horizon: int, points: int) -> bool:
     # Of the arms whose doublings are counted one goes on, and the others soon stop.
-    doubling = isinstance(batching, DoublingCounts) and batching.states == 1
-    batches = env.actions + math.log2(horizon) if doubling else batching.most(horizon, env.actions)
-    saved = horizon - ROUNDS_A_BATCH * batches - ROUNDS_A_POINT * points
-    return replications * saved > ROUNDS_TO_COMPILE
+    doubling = type(batching) is DoublingCounts and batching.states == 1
+    batches = env.actions + math.log2(horizon) if doubling else most_batches(batching, horizon, env.actions)
+    return horizon - ROUNDS_A_BATCH * batches - ROUNDS_A_POINT * points > WORTH_LEAPING
 
 
-def _obstacle(env: Any, agent: Any, batching: Any, horizon: int, keep_actions: bool) -> str | None:
+def obstacle(env: Any, agent: Any, batching: Any, horizon: int, keep_actions: bool) -> str | None:
     """Why this cannot leap and what to do, or None where it can."""
     if keep_actions:
         return 'it draws no single actions; leave keep_actions out, or use engine="step".'
     if horizon > LONGEST:
         return f"the horizon is at most {LONGEST}; got {horizon}."
-    if not isinstance(env, Bandit):
-        return f'it needs a Bandit, whose arms pay the same law at every round, not {type(env).__name__}; use engine="step".'
+    why = _of_env(env) or _of_agent(agent, env) or _of_batching(batching, env.actions)
+    return None if why is None else f'{why.rstrip(".")}; or use engine="step".'
+
+
+def _of_env(env: Any) -> str | None:
+    name = type(env).__name__
+    if not getattr(env, "pays_as_model", False):
+        lost = why_lost(env, "pays_as_model")
+        return lost or f"it needs a Bandit, whose arms pay the same law at every round, not {name}"
+    model = type(env.model).__name__
     if not hasattr(env.model, "sample_summary"):
-        return f'the sum of {type(env.model).__name__} rewards cannot be drawn at once (sample_summary); use engine="step".'
-    if not isinstance(agent, Thompson) or not hasattr(agent.belief, "laws"):
-        what = type(agent.belief).__name__ if isinstance(agent, Thompson) else type(agent).__name__
-        return f'{what} has no closed probabilities within a batch; use Thompson(model, Exact()), or engine="step".'
+        lost = why_lost(env.model, "sample_summary")
+        return lost or f"the sum of {model} rewards cannot be drawn at once; give the model sample_summary"
+    return None
+
+
+def _of_agent(agent: Any, env: Any) -> str | None:
+    name = type(agent).__name__
+    if not (hasattr(agent, "propensities") and hasattr(agent, "laws") and getattr(agent, "plain_memory", False)):
+        lost = why_lost(agent, "propensities") or _overridden_memory(agent)
+        return lost or f"{name} has no closed probabilities within a batch; use Thompson(model, Exact())"
     if type(agent.model) is not type(env.model):
         return (
             f"rewards are drawn as the summary of a {type(env.model).__name__} model, and the agent believes in "
-            f'{type(agent.model).__name__}; give both the same model, or use engine="step".'
+            f"{type(agent.model).__name__}; give both the same model"
         )
     if isinstance(jax.eval_shape(lambda: agent.empty(Row((), jnp.zeros((), int), jnp.zeros(())), 1)), Log):
-        return 'its chains need every single reward; use chains on all data such as ula(), or engine="step".'
-    if jax.eval_shape(lambda: agent.belief.laws(agent.model, agent.init(_random.as_key(0)), ())) is None:
-        return 'the laws of its arms within a batch are not closed; use Thompson(model, Exact()), or engine="step".'
-    schemes = batching.schemes if isinstance(batching, OneOf) else (batching,)
-    if blind := [type(scheme).__name__ for scheme in schemes if not hasattr(scheme, "room")]:
-        return f'{blind[0]} does not say when a batch ends before it does; use engine="step".'
+        return "its chains need every single reward; use chains on all data such as ula()"
+    if jax.eval_shape(lambda: agent.laws(agent.init(_random.as_key(0)))) is None:
+        return "the laws of its arms within a batch are not closed; use Thompson(model, Exact())"
     return None
+
+
+def _overridden_memory(agent: Any) -> str | None:
+    belief = getattr(agent, "belief", None)
+    if hasattr(agent, "laws") and not getattr(agent, "plain_memory", False) and belief is not None:
+        return f"{type(agent).__name__} with {type(belief).__name__} remembers rewards in a way of its own"
+    return None
+
+
+def _of_batching(batching: Any, actions: int) -> str | None:
+    for scheme in batching.schemes if isinstance(batching, OneOf) else (batching,):
+        try:
+            jax.eval_shape(lambda: _look_ahead(scheme, actions))  # noqa: B023
+        except AttributeError as error:
+            return (
+                str(error) if isinstance(error, Lost) else f"{type(scheme).__name__} does not say when a batch ends before it does"
+            )
+    return None
+
+
+def _look_ahead(scheme: Any, actions: int) -> Any:
+    state = scheme.init(_random.as_key(0), actions)
+    return scheme.room(state), scheme.advance(state, jnp.zeros(actions, int))

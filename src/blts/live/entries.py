@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import sqlalchemy as sa
 
-from ..agents import Pool, Thompson
 from ..errors import ConfigError
 from . import encoding, ledger, schema, store
 from .checks import check_text
@@ -167,11 +166,11 @@ def about(
 
 def _theta(agent: Any, state: Any) -> np.ndarray | None:
     """Each arm's parameters where the agent keeps any: the chain's end, or the mean of a pool's."""
-    if not isinstance(agent, Thompson):
+    if not getattr(agent, "holds_posterior", False):
         return None
-    if hasattr(state, "theta"):
-        return np.asarray(state.theta, float)
-    return np.asarray(state.thetas, float).mean(1) if isinstance(agent.belief, Pool) else None
+    if hasattr(agent.belief, "members"):
+        return np.asarray(agent.belief.members(state), float).mean(1)
+    return np.asarray(state.theta, float) if hasattr(state, "theta") else None
 
 
 def _finite(x: np.ndarray) -> list[float | None]:

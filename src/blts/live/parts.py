@@ -119,8 +119,7 @@ def _built(kind: str, part: Part, *context: Any) -> Any:
 def model_of(part: Part, arms: Sequence[Arm]) -> Any:
     """The model of all arms there have been, stacked."""
     model = part.value if part.name is None else _built("model", part)
-    if not isinstance(model, models.Model):
-        raise ConfigError(f"A model must have init, log_prior, log_likelihood and mean_reward; got {model!r}.")
+    models.require_model("An experiment", model)
     if any(not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array) for leaf in jax.tree.leaves(model)):
         raise ConfigError(f"{type(model).__name__} is no tree of numbers; register its class with JAX, or use from_functions.")
     if getattr(model, "contextual", False):

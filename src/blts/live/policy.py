@@ -17,7 +17,7 @@ from jax import lax
 
 from .. import _random
 from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
-from ..agents import Pool, Thompson
+from ..declared import why_lost
 from ..errors import ConfigError
 from ..history import count
 
@@ -97,7 +97,8 @@ def start_clock(key: PRNGKey, batching: Any, arms: int) -> Clock:
 
 def check_agent(agent: Any, name: str) -> None:
     if not hasattr(agent, "propensities") and not hasattr(agent, "propensities_at"):
-        raise ConfigError(f"{name} does not say with which probability it plays each arm; use one of the registered agents.")
+        lost = why_lost(agent, "propensities") or why_lost(agent, "propensities_at")
+        raise ConfigError(f"{name} does not say with which probability it plays each arm; {lost or 'use one of the named agents.'}")
     if agent.observes_first:
         raise ConfigError(f"{name} plans in an MDP and cannot run an experiment; use blts, exact-ts or another bandit agent.")
 
@@ -109,17 +110,7 @@ def is_fixed(agent: Any) -> bool:
 
 def has_exact_law(agent: Any, state: Tree) -> bool:
     """Whether `propensities` is exact up to quadrature, rather than estimated from draws."""
-    if not isinstance(agent, Thompson):
-        return True
-    if isinstance(agent.belief, Pool):
-        return bool(np.all(np.asarray(state.n) > 0))
-    structure = jax.tree.structure((agent, state))
-    if structure not in _CLOSED:  # tracing takes longer than the refresh of a small experiment
-        _CLOSED[structure] = jax.eval_shape(lambda s: agent.belief.laws(agent.model, s, ()), state) is not None
-    return _CLOSED[structure]
-
-
-_CLOSED: dict[Any, bool] = {}
+    return agent.propensities_are_exact(state) if hasattr(agent, "propensities_are_exact") else True
 
 
 _propensities = jax.jit(lambda agent, state: agent.propensities(state))

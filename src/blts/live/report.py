@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from ..agents import Thompson
+from ..models.base import theory_of
 from . import estimates
 from .export import WAITING, Table, table_of
 from .status import allocation
@@ -115,7 +115,7 @@ class _Seen:
 def posterior_draws(current: Policy, draws: int = DRAWS) -> np.ndarray | None:
     """Mean rewards drawn from the posterior of the policy in use, [draws, active arms]; None for agents without one."""
     agent = current.built.agent
-    if not isinstance(agent, Thompson):
+    if not getattr(agent, "holds_posterior", False):
         return None
     return np.asarray(_draw(agent, current.frozen.state, jnp.arange(draws)), float)
 
@@ -184,7 +184,7 @@ def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, cur
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
     if experiment.spec.batching.name == "external":
         return "External batches are outside the theorem, which needs batches that close when an arm's plays double."
-    theory = current.built.model.theory()
+    theory = theory_of(current.built.model)
     return None if theory.inside else theory.why
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from ..declared import provides
 from ..errors import ConfigError
 from ..models import base as models
 from . import policy
@@ -98,7 +99,7 @@ class Spec:
     def _check_counts(self) -> None:
         """Objects that say a number of arms say this one; later, arms may come and go."""
         said = {
-            "model": models.arm_count(self.model.value) if isinstance(self.model.value, models.Model) else None,
+            "model": models.arm_count(self.model.value) if provides(self.model.value, models.Model) else None,
             "sampler": getattr(self.sampler.value, "actions", None),
         }
         for name, count in said.items():

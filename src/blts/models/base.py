@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from .. import _random
 from .._module import is_concrete, short
 from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
+from ..declared import fact, methods_of, missing, provides, why_lost
 from ..errors import ConfigError
 from ..history import pick
 from .marginal import Marginal
@@ -39,9 +40,12 @@ class Theory(NamedTuple):
     """Strong log-concavity of the true reward density in r."""
 
 
-@runtime_checkable
 class Model(Protocol):
-    """Any log-density over θ ∈ R^dim."""
+    """Any log-density over θ ∈ R^dim.
+
+    Ask `provides(value, Model)` rather than `isinstance`, here and for what follows: a subclass that overrides one method loses
+    those that rest on it (see `declared`).
+    """
 
     dim: int
 
@@ -64,7 +68,6 @@ class Model(Protocol):
     def theory(self) -> Theory: ...
 
 
-@runtime_checkable
 class Sufficient(Protocol):
     """A model whose data can be kept as a summary, so that the full potential costs the same for any n."""
 
@@ -75,7 +78,6 @@ class Sufficient(Protocol):
     def log_likelihood_of(self, theta: Theta, summary: Tree) -> Scalar: ...
 
 
-@runtime_checkable
 class Summarised(Sufficient, Protocol):
     """A model that can draw the summary of many rewards at once; its summaries have `join(other)` and `total`."""
 
@@ -85,17 +87,47 @@ class Summarised(Sufficient, Protocol):
         ...
 
 
-@runtime_checkable
 class Conjugate(Sufficient, Protocol):
-    """A model with an exact posterior, which serves as sampler and as oracle."""
+    """A model with an exact posterior, which serves as sampler and as oracle.
+
+    Optional: `marginal(summary, obs, action)`, the exact law of the mean reward; see `marginals`.
+    """
 
     def draw(self, key: PRNGKey, summary: Tree) -> Theta:
         """A draw from the exact posterior."""
         ...
 
-    def marginal(self, summary: Tree, obs: Tree, action: Int[Array, ""]) -> Marginal | None:
-        """The exact law of the mean reward, or None where only draws of it can be had."""
-        ...
+
+def require_model(owner: str, model: Any) -> None:
+    """Refuse what is not a model, saying what it lacks or has lost."""
+    if isinstance(model, type):
+        raise ConfigError(f"{owner}: {model.__name__} is a class; give an object, {model.__name__}(…).")
+    lacking = [name for name in missing(model, Model) if name != "theory"]
+    lost = [name for name in lacking if why_lost(model, name)]
+    if lost:
+        others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""
+        raise ConfigError(f"{owner}: {why_lost(model, lost[0])}{others}")
+    if lacking:
+        needed = ", ".join(name for name in methods_of(Model) if name != "theory")
+        raise ConfigError(f"{owner}: a model must have {needed}; {type(model).__name__} lacks {', '.join(lacking)}.")
+
+
+def has_marginal(model: Any) -> bool:
+    """Whether the exact law of the mean reward may be asked for."""
+    return provides(model, Conjugate) and hasattr(model, "marginal")
+
+
+def marginals(model: Any, summaries: Tree, obs: Tree) -> Marginal | None:
+    """The exact laws of the arms' mean rewards under a stacked conjugate model; None where only draws of them can be had."""
+    if not has_marginal(model):
+        return None
+    arms = jnp.arange(jax.tree.leaves(model)[0].shape[0])
+    return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(model, summaries, arms)
+
+
+def theory_of(model: Any) -> Theory:
+    """Where a model stands in the paper's theory; outside where a subclass has overridden what was checked."""
+    return model.theory() if hasattr(model, "theory") else Theory(False, why_lost(model, "theory") or "nobody has checked it.")
 
 
 def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Array, "arms dim"]:
@@ -114,13 +146,36 @@ def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Arra
 
 
 SUPPORTS: dict[str, tuple[Callable[[float], bool], str]] = {
-    "real": (lambda r: True, "any finite number"),
+    "binary": (lambda r: r in (0.0, 1.0), "0 or 1"),
+    "count": (lambda r: r >= 0 and r == int(r), "0, 1, 2, …"),
     "positive": (lambda r: r > 0, "above zero"),
     "nonnegative": (lambda r: r >= 0, "zero or above"),
-    "count": (lambda r: r >= 0 and r == int(r), "0, 1, 2, …"),
-    "binary": (lambda r: r in (0.0, 1.0), "0 or 1"),
+    "real": (lambda r: True, "any finite number"),
 }
-"""Which rewards a model can give, as a test and in words."""
+"""Which rewards a model can give, as a test and in words; those within others come first."""
+WITHIN = {
+    "binary": ("binary", "count", "nonnegative", "real"),
+    "count": ("count", "nonnegative", "real"),
+    "positive": ("positive", "nonnegative", "real"),
+    "nonnegative": ("nonnegative", "real"),
+    "real": ("real",),
+}
+"""The supports that hold all rewards of a support."""
+
+
+def narrowest_support(rewards: np.ndarray) -> str:
+    """The first of SUPPORTS that holds all the rewards."""
+    return next(name for name, (holds, _) in SUPPORTS.items() if all(map(holds, np.unique(rewards))))
+
+
+def support_of_samples(model: Any) -> str | None:
+    """Which rewards `sample` draws; None where a subclass draws others than the class that states the support."""
+    return model.support if getattr(model, "samples_within_support", False) else None
+
+
+def support_of_likelihood(model: Any) -> str | None:
+    """For which rewards the likelihood is meant; None where nobody says it."""
+    return model.support if getattr(model, "likelihood_within_support", False) else None
 
 
 class Described:
@@ -131,12 +186,14 @@ class Described:
     """Numbers that are not settings, and are left out of the sentence."""
     support: ClassVar[str] = "real"
     """The rewards that can occur: one of SUPPORTS."""
+    samples_within_support = fact("sample")
+    likelihood_within_support = fact("log_likelihood")
 
     def __str__(self) -> str:
         arms = arm_count(self)
         who = "One arm" if arms is None else f"{arms} arms"
         settings = ", ".join(f"{n.name.replace('_', ' ')} {short(n.value)}" for n in _numbers(self) if n.name not in self.hidden)
-        theory = self.theory()
+        theory = theory_of(self)
         place = "inside" if theory.inside else "outside"
         return f"{who} with {self.noun}{f' ({settings})' if settings else ''}, {place} the paper's theory: {theory.why}"
 
@@ -352,6 +409,10 @@ __all__ = [
     "check_density",
     "draws",
     "first_arm",
+    "has_marginal",
     "low_high",
+    "marginals",
+    "require_model",
     "stack",
+    "theory_of",
 ]

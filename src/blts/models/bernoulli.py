@@ -11,6 +11,7 @@ from jax.scipy.special import betaln
 from .. import _draws, _random
 from .._module import array, module, positive
 from .._typing import Array, Int, Numbers, PRNGKey, Scalar
+from ..declared import rests_on
 from . import marginal
 from .base import Described, Theory, arm_count
 
@@ -62,33 +63,42 @@ class Bernoulli(Described):
         arm_count(self)
         positive(self, "a", "b")
 
+    @rests_on("log_prior")
     def init(self, key):
         return draw_logit(key, self.a, self.b)[None]
 
+    @rests_on("init")
     def log_prior(self, theta):
         return log_density_of_logit(theta[0], self.a, self.b)
 
     def log_likelihood(self, theta, row):
         return row.reward * theta[0] - jax.nn.softplus(theta[0])
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return jax.nn.sigmoid(theta[0])
 
+    @rests_on("mean_reward")
     def theta_of_mean(self, mean):
         return (jnp.log(mean) - jnp.log1p(-mean))[None]
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return (_random.uniform(key) < jax.nn.sigmoid(theta[0])).astype(float)
 
+    @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
         return Successes(n, _draws.binomial(key, n, jax.nn.sigmoid(theta[0])))
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 
+    @rests_on("init", "log_prior")
     def prior_precision(self):
         return jnp.reshape(logit_precision(self.a, self.b), (1,))
 
+    @rests_on("log_likelihood")
     def theory(self):
         return Theory(
             False, "L = 0.25, but the curvature p(1 - p) has no lower bound m, and a reward of 0 or 1 has no density.", L=0.25
@@ -102,14 +112,17 @@ class Bernoulli(Described):
     def add(self, summary, row):
         return Successes(summary.rows + 1, summary.ones + (row.reward > 0.5))
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         return summary.ones * theta[0] - summary.rows * jax.nn.softplus(theta[0])
 
     def _posterior(self, summary):
         return self.a + summary.ones, self.b + (summary.rows - summary.ones)
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
     def draw(self, key, summary):
         return draw_logit(key, *self._posterior(summary))[None]
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return marginal.BetaLaw(*self._posterior(summary))

@@ -37,6 +37,11 @@ class _Custom(Described):
         return f"{self.maker}({', '.join(functions + [f'{name}={short(value)}' for name, value in self.hyper.items()])})"
 
     @property
+    def likelihood_within_support(self) -> bool:  # type: ignore[override]
+        """ "real" is what is taken where nobody says which rewards there are."""
+        return self.support != "real"
+
+    @property
     def noun(self) -> str:  # type: ignore[override]
         first, second = (short(getattr(self, name)) for name in self.parts)
         return f"rewards by {self.maker}({first}, {second})"

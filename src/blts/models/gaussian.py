@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import array, finite, module, positive
 from .._typing import Numbers
+from ..declared import rests_on
 from . import marginal, nig
 from .base import Moments, Theory, arm_count, low_high
 from .nig import NormalInverseGammaPrior
@@ -37,15 +38,19 @@ class Gaussian(NormalPrior):
     def log_likelihood(self, theta, row):
         return -0.5 * jnp.square((row.reward - theta[0]) / self.sd) - jnp.log(self.sd) - HALF_LOG_2PI
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return theta[0] + self.sd * _random.normal(key)
 
+    @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
         return Moments.of_mean(n, theta[0] + self.sd / jnp.sqrt(jnp.maximum(n, 1)) * _random.normal(key))
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return jnp.reshape(1.0 / jnp.square(self.sd), (1,))
 
+    @rests_on("log_likelihood")
     def theory(self):
         m = 1.0 / self.sd**2
         return Theory(True, f"m = L = ν = {low_high(m)}.", m, m, m)
@@ -58,18 +63,26 @@ class Gaussian(NormalPrior):
     def add(self, summary, row):
         return summary.plus(row.reward)
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         return -0.5 * summary.about(theta[0]) / jnp.square(self.sd) - summary.n * (jnp.log(self.sd) + HALF_LOG_2PI)
 
-    def marginal(self, summary, obs, action):
+    def _posterior(self, summary):
         tau, data = 1.0 / jnp.square(self.prior_sd), summary.n / jnp.square(self.sd)
         # From the data's mean towards the prior's, which rounds only once where n is large.
         pull = tau / (tau + data) * ((self.prior_mean - summary.mean) - summary.low)
         return marginal.NormalLaw(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
 
-    def draw(self, key, summary):
-        return self.draw_from(_random.normal(key, (1,)), self.marginal(summary, (), 0))
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    def marginal(self, summary, obs, action):
+        return self._posterior(summary)
 
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add")
+    def draw(self, key, summary):
+        law = self._posterior(summary)
+        return law.mean + law.sd * _random.normal(key, (1,))
+
+    @rests_on("draw", "marginal", "mean_reward")
     def draw_from(self, z, law):
         return law.mean + law.sd * z
 
@@ -94,12 +107,15 @@ class GaussianUnknownVariance(NormalInverseGammaPrior):
     def log_likelihood(self, theta, row):
         return nig.log_likelihood(theta, row.reward)
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return theta[0]
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return theta[0] + jnp.exp(theta[1]) * _random.normal(key)
 
+    @rests_on("log_likelihood")
     def theory(self):
         return Theory(False, "log p is not concave in (μ, log σ) for every reward, so m and L do not exist.")
 
@@ -108,9 +124,11 @@ class GaussianUnknownVariance(NormalInverseGammaPrior):
     def add(self, summary, row):
         return summary.plus(row.reward)
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         return nig.log_likelihood_of(theta, summary)
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         mean, weight, a, b = self._prior.after(summary)
         return marginal.StudentTLaw(2.0 * a, mean, jnp.sqrt(b / (a * weight)))

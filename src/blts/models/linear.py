@@ -11,6 +11,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from .. import _random
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Array, Int, Numbers
+from ..declared import fact, rests_on
 from ..errors import ConfigError
 from . import marginal
 from .base import Described, Sum, Theory, arm_count, low_high
@@ -43,7 +44,7 @@ class Linear(Described):
     sd: Numbers = array(default=1.0)
     alpha: Numbers = array(default=None, ndim=1)
     noun: ClassVar[str] = "linear rewards"
-    gaussian_prior_and_linear_mean: ClassVar[bool] = True
+    gaussian_prior_and_linear_mean = fact("init", "init_from", "mean_reward")
 
     def check(self):
         arm_count(self)
@@ -76,12 +77,15 @@ class Linear(Described):
             raise ConfigError(f"Linear: without alpha a round needs a context of shape ({self.dim},); it has {shape}.")
         return jnp.asarray(obs, float)
 
+    @rests_on("log_prior")
     def init(self, key):
         return self.init_from(_random.normal(key, (self.dim,)))
 
+    @rests_on("init", "log_prior")
     def init_from(self, z):
         return self.prior_mean + self.prior_sd * z
 
+    @rests_on("init", "init_from")
     def log_prior(self, theta):
         z = (theta - self.prior_mean) / self.prior_sd
         return -0.5 * jnp.sum(jnp.square(z)) - self.dim * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
@@ -89,14 +93,17 @@ class Linear(Described):
     def log_likelihood(self, theta, row):
         return -0.5 * jnp.square((row.reward - self._x(row.obs) @ theta) / self.sd) - jnp.log(self.sd) - HALF_LOG_2PI
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return self._x(obs) @ theta
 
+    @rests_on("init", "init_from", "mean_reward")
     def prior_mean_reward(self, obs, action):
         """Mean and sd of the mean reward under the prior."""
         x = self._x(obs)
         return x @ jnp.asarray(self.prior_mean), self.prior_sd * jnp.linalg.norm(x)
 
+    @rests_on("mean_reward")
     def theta_of_mean(self, mean):
         """The θ nearest to prior_mean with α·θ = mean; every such θ has the same rewards."""
         if self.alpha is None:
@@ -104,17 +111,21 @@ class Linear(Described):
         x = self._x(())
         return self.prior_mean + x * (mean - x @ jnp.asarray(self.prior_mean)) / jnp.sum(jnp.square(x))
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return self._x(obs) @ theta + self.sd * _random.normal(key)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         """The largest curvature |x|²/sd² for every coordinate, which is the L of Algorithm 1: it lies along x alone."""
         square = 1.0 if self.alpha is None else jnp.sum(jnp.square(self.alpha))
         return jnp.full(self.dim, square / jnp.square(self.sd))
 
+    @rests_on("init", "init_from", "log_prior")
     def prior_precision(self):
         return jnp.full(self.dim, 1.0 / jnp.square(self.prior_sd))
 
+    @rests_on("log_likelihood")
     def theory(self):
         nu = 1.0 / self.sd**2
         if self.alpha is None:
@@ -141,6 +152,7 @@ class Linear(Described):
         rows, gram, moment, square = summary
         return Equations(rows + 1, gram.plus(jnp.outer(x, x)), moment.plus(x * e), square.plus(e * e))
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         # Around prior_mean, so that no digits are lost where that is a fair guess.
         delta = theta - self.prior_mean
@@ -153,10 +165,12 @@ class Linear(Described):
         factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self.prior_sd) + summary.gram.value / data)
         return self.prior_mean + cho_solve((factor, True), summary.moment.value / data), factor
 
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add")
     def draw(self, key, summary):
         mean, factor = self._posterior(summary)
         return mean + solve_triangular(factor, _random.normal(key, (self.dim,)), lower=True, trans=1)
 
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         mean, factor = self._posterior(summary)
         x = self._x(obs)

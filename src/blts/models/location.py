@@ -12,6 +12,7 @@ from jax.scipy.special import gammaln
 
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Numbers
+from ..declared import rests_on
 from .base import Theory, arm_count, low_high
 from .normal import NormalPrior
 
@@ -44,13 +45,16 @@ class Laplace(NormalPrior):
     def log_likelihood(self, theta, row):
         return -jnp.abs(row.reward - theta[0]) / self.scale - jnp.log(2.0 * self.scale)
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return theta[0] + self.scale * jax.random.laplace(key)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         # The Fisher information. It stands in for L, which a density with a kink does not have.
         return jnp.reshape(1.0 / jnp.square(self.scale), (1,))
 
+    @rests_on("log_likelihood")
     def theory(self):
         return Theory(False, "log p has a kink at r = θ and is linear elsewhere, so neither m, L nor ν exists.")
 
@@ -83,12 +87,15 @@ class StudentT(NormalPrior):
         norm = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(math.pi * self.df) - jnp.log(self.scale)
         return norm - half * jnp.log1p(jnp.square(z) / self.df)
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return theta[0] + self.scale * jax.random.t(key, self.df)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return jnp.reshape((self.df + 1.0) / ((self.df + 3.0) * jnp.square(self.scale)), (1,))
 
+    @rests_on("log_likelihood")
     def theory(self):
         L = (self.df + 1.0) / (self.df * self.scale**2)
         return Theory(

@@ -11,6 +11,7 @@ from jax.scipy.special import gammaln
 from .. import _random
 from .._module import finite, positive
 from .._typing import Array, PRNGKey, Scalar, Theta
+from ..declared import rests_on
 from .base import Described, Moments, arm_count
 from .normal import HALF_LOG_2PI
 
@@ -88,20 +89,25 @@ class NormalInverseGammaPrior(Described):
     def _prior(self):
         return NormalInverseGamma(self.prior_mean, self.weight, self.a, self.b)
 
+    @rests_on("log_prior")
     def init(self, key):
         return self._prior.draw(key)
 
+    @rests_on("init")
     def log_prior(self, theta):
         return self._prior.log_density(theta)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return information(theta)
 
+    @rests_on("init", "log_prior")
     def prior_precision(self):
         return self._prior.precision
 
     def empty(self):
         return Moments.zero()
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
     def draw(self, key, summary):
         return self._prior.after(summary).draw(key)

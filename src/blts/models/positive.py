@@ -11,6 +11,7 @@ from jax.scipy.special import gammaln
 from .. import _draws, _random
 from .._module import array, finite, module, positive
 from .._typing import Numbers
+from ..declared import rests_on
 from . import marginal, nig, rate
 from .base import Described, Moments, Theory, arm_count
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
@@ -37,9 +38,11 @@ class Gamma(Described):
         arm_count(self)
         positive(self, "shape", "a", "b")
 
+    @rests_on("log_prior")
     def init(self, key):
         return rate.draw(key, self.a, self.b)[None]
 
+    @rests_on("init")
     def log_prior(self, theta):
         return rate.log_density(theta[0], self.a, self.b)
 
@@ -49,26 +52,33 @@ class Gamma(Described):
     def log_likelihood(self, theta, row):
         return self.shape * theta[0] - jnp.exp(theta[0]) * row.reward + self._base(row.reward)
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return self.shape * jnp.exp(-theta[0])
 
+    @rests_on("mean_reward")
     def theta_of_mean(self, mean):
         return (jnp.log(self.shape) - jnp.log(mean))[None]
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return jnp.exp(_random.log_gamma(key, self.shape) - theta[0])
 
+    @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
         shape = self.shape * jnp.maximum(n, 1)
         return rate.Totals.of_sum(n, jnp.exp(_draws.log_gamma(key, shape) - theta[0]))
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return jnp.reshape(self.shape + 0.0 * theta[0], (1,))
 
+    @rests_on("init", "log_prior")
     def prior_precision(self):
         # The curvature b·λ of -log prior at its mode λ = a/b.
         return jnp.reshape(self.a + 0.0 * self.b, (1,))
 
+    @rests_on("log_likelihood")
     def theory(self):
         return Theory(False, "the curvature λ r in θ has no bounds m and L over all rewards, and that in r falls to zero, so no ν.")
 
@@ -80,15 +90,18 @@ class Gamma(Described):
     def add(self, summary, row):
         return summary.plus(row.reward, self._base(row.reward))
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         return summary.rows * self.shape * theta[0] - jnp.exp(theta[0]) * summary.rewards.total + summary.base.value
 
     def _posterior(self, summary):
         return self.a + summary.rows * self.shape, self.b + summary.rewards.total
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
     def draw(self, key, summary):
         return rate.draw(key, *self._posterior(summary))[None]
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         a, b = self._posterior(summary)
         return marginal.InverseGammaLaw(a, self.shape * b)
@@ -129,12 +142,15 @@ class LogNormal(NormalInverseGammaPrior):
         log_reward = jnp.log(row.reward)
         return nig.log_likelihood(theta, log_reward) - log_reward
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return jnp.exp(theta[0] + 0.5 * jnp.exp(2.0 * theta[1]))
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return jnp.exp(theta[0] + jnp.exp(theta[1]) * _random.normal(key))
 
+    @rests_on("log_likelihood")
     def theory(self):
         return Theory(False, "log p is not concave in (μ, log σ) for every reward, nor in the reward, so m, L and ν do not exist.")
 
@@ -143,9 +159,11 @@ class LogNormal(NormalInverseGammaPrior):
     def add(self, summary, row):
         return summary.plus(jnp.log(row.reward))
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         return nig.log_likelihood_of(theta, summary) - summary.total
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return None
 
@@ -186,9 +204,11 @@ class ZeroInflatedLogNormal(Described):
         key_pay, key_amount = _random.split(key)
         return jnp.concatenate([draw_logit(key_pay, paid, unpaid)[None], amount.draw(key_amount)])
 
+    @rests_on("log_prior")
     def init(self, key):
         return self._draw(key, self.paid, self.unpaid, self._prior)
 
+    @rests_on("init")
     def log_prior(self, theta):
         return log_density_of_logit(theta[0], self.paid, self.unpaid) + self._prior.log_density(theta[1:])
 
@@ -198,21 +218,26 @@ class ZeroInflatedLogNormal(Described):
         amount = nig.log_likelihood(theta[1:], log_reward) - log_reward
         return jnp.where(pays, amount - jax.nn.softplus(-theta[0]), -jax.nn.softplus(theta[0]))
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return jax.nn.sigmoid(theta[0]) * jnp.exp(theta[1] + 0.5 * jnp.exp(2.0 * theta[2]))
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         key_pay, key_amount = _random.split(key)
         amount = jnp.exp(theta[1] + jnp.exp(theta[2]) * _random.normal(key_amount))
         return jnp.where(_random.uniform(key_pay) < jax.nn.sigmoid(theta[0]), amount, 0.0)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         p = jax.nn.sigmoid(theta[0])
         return jnp.concatenate([(p * jax.nn.sigmoid(-theta[0]))[None], p * nig.information(theta[1:])])
 
+    @rests_on("init", "log_prior")
     def prior_precision(self):
         return jnp.concatenate([jnp.reshape(logit_precision(self.paid, self.unpaid), (1,)), self._prior.precision])
 
+    @rests_on("log_likelihood")
     def theory(self):
         return Theory(False, "log p is not concave in (μ, log σ), and a reward that can be exactly zero has no density.")
 
@@ -225,13 +250,16 @@ class ZeroInflatedLogNormal(Described):
         pays = row.reward > 0
         return summary.plus(jnp.log(jnp.where(pays, row.reward, 1.0)), pays)
 
+    @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         pays = -summary.n * jax.nn.softplus(-theta[0]) - (summary.rows - summary.n) * jax.nn.softplus(theta[0])
         return pays + nig.log_likelihood_of(theta[1:], summary) - summary.total
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
     def draw(self, key, summary):
         zeros = summary.rows - summary.n
         return self._draw(key, self.paid + summary.n, self.unpaid + zeros, self._prior.after(summary))
 
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return None

@@ -13,6 +13,7 @@ import numpy as np
 from .. import _random, planning
 from .._module import array, is_concrete, module, require, short, static
 from .._typing import Array, Float, Int, Numbers, PRNGKey, Row, Scalar
+from ..declared import provides
 from ..errors import ConfigError
 from .base import Conjugate, stack
 
@@ -48,7 +49,7 @@ class Tabular:
     actions: int | None = static(default=None)
 
     def check(self):
-        if isinstance(self.rewards, Conjugate):
+        if provides(self.rewards, Conjugate):
             if self.states is None or self.actions is None:
                 raise ConfigError("Tabular: where the rewards are learned, give states=… and actions=….")
             object.__setattr__(self, "rewards", stack(self.rewards, self.states * self.actions))
@@ -83,7 +84,7 @@ class Tabular:
 
     @property
     def learns_rewards(self) -> bool:
-        return isinstance(self.rewards, Conjugate)
+        return provides(self.rewards, Conjugate)
 
     @property
     def shape(self) -> tuple[int, int, int]:

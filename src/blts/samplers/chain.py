@@ -18,9 +18,10 @@ from jax import lax
 from .. import _lanes, _random, theory
 from .._module import at_least, module, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
+from ..declared import fact, provides
 from ..errors import ConfigError
 from ..history import Log, order
-from ..models.base import Conjugate, Model, Sufficient, arm
+from ..models.base import Model, Sufficient, arm, has_marginal
 from . import potential as potentials
 from .base import Potential, Sampler
 from .langevin import Langevin
@@ -89,9 +90,11 @@ class Chain:
         return dataclasses.replace(self, minibatch=int(np.max(theory.minibatch(constants))))
 
     def needs_log(self, model: Model) -> bool:
-        return self.minibatch is not None or not isinstance(model, Sufficient)
+        return self.minibatch is not None or not provides(model, Sufficient)
 
     # What is remembered: a summary where that is enough, the rows otherwise.
+
+    plain_memory = fact("empty", "remember")
 
     def empty(self, model: Model, row: Row, capacity: int) -> Tree:
         arms = jax.tree.leaves(model)[0].shape[0]
@@ -262,7 +265,7 @@ def _accumulate(moments, x, inside):
 
 def has_oracle(model: Any) -> bool:
     """Whether the law of an arm's mean reward is known exactly, without a context."""
-    return isinstance(model, Conjugate) and not getattr(model, "contextual", False)
+    return has_marginal(model) and not getattr(model, "contextual", False)
 
 
 def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:

@@ -1,0 +1,83 @@
+"""Whether a model can give the rewards that an environment pays: compared before a simulation starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _random
+from ._typing import Array, Float, Row
+from .declared import provides
+from .errors import ConfigError
+from .models import Model, Tabular
+from .models.base import SUPPORTS, WITHIN, arm, draws, support_of_likelihood
+
+RUNS, ROUNDS = 32, 8  # of random play, where nobody says which rewards can occur
+
+
+def check_rewards(env: Any, agent: Any) -> None:
+    """Refuse an agent whose model gives some of the environment's rewards no density.
+
+    Where both say which rewards there can be, what they say is compared. Where one does not (an environment or a model of one's
+    own, a subclass that overrides `step` or `sample`), a few hundred rewards of random play are tried.
+    """
+    model = _believed(agent)
+    if model is None or not env.actions:
+        return
+    ours, theirs = support_of_likelihood(model), getattr(env, "support", None)
+    if ours == "real":
+        return
+    if ours is not None and theirs is not None:
+        if ours not in WITHIN[theirs]:
+            _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model)
+        return
+    if ours is None and getattr(env, "pays_as_model", False) and jax.tree.structure(env.model) == jax.tree.structure(model):
+        return  # the environment draws from the very functions that the agent believes in
+    rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
+    holds, _ = SUPPORTS[getattr(model, "support", "real")]
+    wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
+    if wrong.size:
+        _refuse(f"{wrong[0]:.4g}", model)
+
+
+def _believed(agent: Any) -> Any:
+    """The model of rewards that an agent learns, stacked over arms or pairs; None where it learns none."""
+    model = getattr(agent, "model", None)
+    if isinstance(model, Tabular):
+        model = model.rewards if model.learns_rewards else None
+    return model if provides(model, Model) else None
+
+
+def _refuse(paid: str, model: Any) -> None:
+    possible = SUPPORTS[getattr(model, "support", "real")][1]
+    raise ConfigError(
+        f"The environment pays {paid}, and the agent's {type(model).__name__} model is for rewards that are {possible}; "
+        "give the agent a model that fits, or misspecified=True to run it as it is."
+    )
+
+
+@jax.jit
+def _tried(key: Array, env: Any, model: Any) -> tuple[Float[Array, " rows"], Array]:
+    """Rewards of random play, and whether each has a finite log-density at a draw from the prior."""
+    arms = jax.tree.leaves(model)[0].shape[0]
+
+    def run(key: Array) -> Row:
+        key_env, key_actions, key_steps = _random.split(key, 3)
+        actions = (_random.uniform(key_actions, (ROUNDS,)) * env.actions).astype(int)
+
+        def step(carry, x):
+            state, obs = carry
+            action, i = x
+            state, out = env.step(_random.fold_in(key_steps, i), state, action)
+            place = obs * env.actions + action if arms > env.actions else action  # a table's rewards have one model a pair
+            return (state, out.obs), Row(() if arms > env.actions else obs, place, out.reward)
+
+        return jax.lax.scan(step, env.reset(key_env), (actions, jnp.arange(ROUNDS)))[1]
+
+    rows = jax.tree.map(lambda x: x.reshape(RUNS * ROUNDS, *x.shape[2:]), jax.vmap(run)(_random.split(key, RUNS)))
+    theta = draws(_random.fold_in(key, RUNS), model, "init")
+    density = jax.vmap(lambda row: arm(model, row.action).log_likelihood(theta[row.action], row))(rows)
+    return rows.reward, jnp.isfinite(rows.reward) & jnp.isfinite(density)
