@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from blts import agents, condition, from_json, loop, random, registry, simulate, simulation, to_json
+from blts.declared import provides
 from blts.envs import MDP, DrawnMDP, ParametricMDP
 from blts.errors import ConfigError
 from blts.models import Tabular
@@ -397,6 +398,6 @@ def test_models_print():
 def test_conjugate_models_are_those_with_exact_draws():
     """`learner` above finds exact draws where the model is conjugate, and nowhere else."""
     for env in BANDITS:
-        assert (learner(env) == "exact-ts") == isinstance(problem(env).model(), Conjugate)
+        assert (learner(env) == "exact-ts") == provides(problem(env).model(), Conjugate)
     for env in MDPS:
         assert (learner(env) == "ds-psrl") == isinstance(problem(env).model(), Tabular)

@@ -15,6 +15,7 @@ from scipy import stats
 from blts import _random, planning, random
 from blts._module import from_json, to_json
 from blts._typing import Row
+from blts.declared import provides
 from blts.dynamics import (
     Admission,
     Dynamics,
@@ -571,7 +572,7 @@ def test_quadrature_agrees_with_exact_posteriors():
 @by_name
 def test_contract(dynamics):
     assert isinstance(dynamics, Dynamics)
-    assert isinstance(dynamics, Sufficient)
+    assert provides(dynamics, Sufficient)
     assert dynamics.true.shape == (dynamics.dim,) == dynamics.init(random.key(0)).shape
     assert dynamics.information(dynamics.true).shape == (dynamics.dim,) == dynamics.prior_precision().shape
     assert str(dynamics).endswith(".")
@@ -579,8 +580,8 @@ def test_contract(dynamics):
         assert type(copy) is type(dynamics)
         assert float(copy.gain(copy.true)) == float(dynamics.gain(dynamics.true))
     arm = Transitions(dynamics)
-    assert isinstance(pickle.loads(pickle.dumps(arm)), Sufficient)
-    assert isinstance(from_json(to_json(arm)), Sufficient)
+    assert provides(pickle.loads(pickle.dumps(arm)), Sufficient)
+    assert provides(from_json(to_json(arm)), Sufficient)
     obs = dynamics.start()
     action = dynamics.act(dynamics.plan(dynamics.true), obs)
     next_obs, reward = dynamics.sample(random.key(0), dynamics.true, obs, action)
@@ -600,7 +601,7 @@ def test_from_probabilities():
     rewards = np.arange(4.0)[:, None] - np.array([0.0, 0.3])
     world = from_probabilities(ladder, rewards, [0.0, 0.0], 2.0, theta=[-0.5, 1.2])
     assert isinstance(world, Dynamics)
-    assert not isinstance(Transitions(world), Sufficient)
+    assert not provides(Transitions(world), Sufficient)
     _, gain, same = solved(world, world.true)
     assert float(gain) == pytest.approx(best_of_all(jax.jit(world.transitions)(world.true), rewards), abs=1e-4)
     assert float(same) == pytest.approx(float(gain), abs=1e-4)

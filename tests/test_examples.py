@@ -123,13 +123,13 @@ def test_the_protocols_of_the_design_are_those_of_the_code():
     from blts.batching.base import Batching, Foreseeable
     from blts.dynamics.base import Dynamics
     from blts.envs.base import Env
-    from blts.models.base import Conjugate, Model, Sufficient, Summarised
+    from blts.models.base import Closed, Conjugate, Model, Sufficient, Summarised
     from blts.samplers.base import Sampler
     from blts.samplers.rows import RowSampler
 
     code = next(text for language, text in blocks(ROOT / "DESIGN.md") if language == "py")
     written = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)}
-    known = (Agent, Batching, Conjugate, Dynamics, Env, Foreseeable, Model, RowSampler, Sampler, Sufficient, Summarised)
+    known = (Agent, Batching, Closed, Conjugate, Dynamics, Env, Foreseeable, Model, RowSampler, Sampler, Sufficient, Summarised)
     protocols = {cls.__name__: cls for cls in known}
     assert written.keys() == protocols.keys()
     for name, node in written.items():

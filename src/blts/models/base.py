@@ -88,13 +88,18 @@ class Summarised(Sufficient, Protocol):
 
 
 class Conjugate(Sufficient, Protocol):
-    """A model with an exact posterior, which serves as sampler and as oracle.
-
-    Optional: `marginal(summary, obs, action)`, the exact law of the mean reward; see `marginals`.
-    """
+    """A model with an exact posterior, which serves as sampler and as oracle."""
 
     def draw(self, key: PRNGKey, summary: Tree) -> Theta:
         """A draw from the exact posterior."""
+        ...
+
+
+class Closed(Conjugate, Protocol):
+    """A conjugate model that knows the exact law of its mean reward."""
+
+    def marginal(self, summary: Tree, obs: Tree, action: Int[Array, ""]) -> Marginal | None:
+        """That law, or None where only draws of it can be had."""
         ...
 
 
@@ -114,7 +119,7 @@ def require_model(owner: str, model: Any) -> None:
 
 def has_marginal(model: Any) -> bool:
     """Whether the exact law of the mean reward may be asked for."""
-    return provides(model, Conjugate) and hasattr(model, "marginal")
+    return provides(model, Closed)
 
 
 def marginals(model: Any, summaries: Tree, obs: Tree) -> Marginal | None:
@@ -395,6 +400,7 @@ def _check_one_finite_number(name: str, what: str, value: Any, theta: Theta) -> 
 
 
 __all__ = [
+    "Closed",
     "Conjugate",
     "Described",
     "Float",
