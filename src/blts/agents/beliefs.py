@@ -16,7 +16,7 @@ from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
-from ..models.base import Conjugate, Model, draws, marginals
+from ..models.base import Conjugate, Model, draws, draws_from_marginal, marginals
 from ..samplers.chain import Chain, ChainInfo, has_oracle, remember_summary
 
 Thetas = Float[Array, "arms dim"]
@@ -88,7 +88,7 @@ class Exact:
 
     def _held(self, model, summary):
         """What draws need: the law of the mean reward where they are a function of it, the summary elsewhere."""
-        return marginals(model, summary, ()) if hasattr(model, "draw_from") else summary
+        return marginals(model, summary, ()) if draws_from_marginal(model) else summary
 
     def empty(self, model, row, capacity):
         return jax.vmap(lambda single: single.empty())(model)
@@ -106,7 +106,7 @@ class Exact:
     @rests_on("draw")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """The laws of the arms' mean rewards, stacked."""
-        return state if hasattr(model, "draw_from") else marginals(model, state, obs)
+        return state if draws_from_marginal(model) else marginals(model, state, obs)
 
 
 class _OnChain:

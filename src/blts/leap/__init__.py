@@ -10,6 +10,7 @@ import jax
 from ..loop import Record
 from . import engine
 from .choice import choose as choose
+from .choice import obstacle as obstacle
 
 # XLA's newer emitters take twice as long to compile these loops, and what they make runs no faster.
 _OPTIONS: Any = {"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else None

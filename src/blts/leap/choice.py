@@ -96,7 +96,7 @@ def _overridden_memory(agent: Any) -> str | None:
 
 
 def _of_batching(batching: Any, actions: int) -> str | None:
-    for scheme in batching.schemes if isinstance(batching, OneOf) else (batching,):
+    for scheme in (*batching.schemes, batching) if isinstance(batching, OneOf) else (batching,):
         try:
             jax.eval_shape(lambda: _look_ahead(scheme, actions))  # noqa: B023
         except AttributeError as error:

@@ -143,11 +143,16 @@ def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Arra
     would double the cost.
     """
     arms = jax.tree.leaves(model)[0].shape[0]
-    if hasattr(model, f"{method}_from"):
+    if draws_from_marginal(model) if method == "draw" else hasattr(model, "init_from"):
         z = _random.normal(key, (arms, model.dim))
         return jax.vmap(lambda single, z, *s: getattr(single, f"{method}_from")(z, *s))(model, z, *summaries)
     keys = _random.split(key, arms)
     return jax.vmap(lambda single, k, *s: getattr(single, method)(k, *s))(model, keys, *summaries)
+
+
+def draws_from_marginal(model: Any) -> bool:
+    """Whether a posterior draw is a function of normals and of the law of the mean reward."""
+    return hasattr(model, "draw_from") and has_marginal(model)
 
 
 SUPPORTS: dict[str, tuple[Callable[[float], bool], str]] = {

@@ -73,11 +73,11 @@ class Gaussian(NormalPrior):
         pull = tau / (tau + data) * ((self.prior_mean - summary.mean) - summary.low)
         return marginal.NormalLaw(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw", "draw_from", "mean_reward")
     def marginal(self, summary, obs, action):
         return self._posterior(summary)
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw_from")
     def draw(self, key, summary):
         law = self._posterior(summary)
         return law.mean + law.sd * _random.normal(key, (1,))
