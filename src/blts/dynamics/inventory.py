@@ -452,7 +452,7 @@ class LostSales(BaseStock):
 
         def improve(carry):
             # Newton's method on the surplus, which is convex in g, or Howard's on cycles: g rises to the best gain.
-            g, cycle, going, count = carry
+            g, cycle, _, count = carry
             better = g + jnp.maximum(cycle.surplus, 0.0) / cycle.periods
             after = self._cycle(theta, better)
             return better, after, (better > g) & (count < 60), count + 1

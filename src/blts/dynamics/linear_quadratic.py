@@ -86,8 +86,8 @@ class LinearQuadratic:
         if needed <= float(self.limit) * (1 + 1e-5):
             return None
         return (
-            f"LinearQuadratic: limit={float(self.limit):.4g} cuts off the best actions, {SPREAD:g} standard deviations of which are "
-            f"{needed:.4g}; give that or more, or leave it out."
+            f"LinearQuadratic: limit={float(self.limit):.4g} cuts off the best actions, of which {SPREAD:g} standard deviations "
+            f"are {needed:.4g}; give that or more, or leave it out."
         )
 
     def _reach(self, theta):

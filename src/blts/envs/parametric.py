@@ -14,7 +14,6 @@ from ..dynamics.base import Dynamics, Truncated, why_not
 from ..errors import ConfigError
 from .base import Step
 
-
 BELIEF = ("log_likelihood", "information", "prior_precision", "log_prior", "gain_of")
 """What of a dynamics a world does not need."""
 
@@ -47,9 +46,9 @@ class ParametricMDP:
             raise ConfigError(f"ParametricMDP: theta must have {self.dynamics.dim} numbers; got shape {np.shape(self.theta)}.")
         if self.theta is not None and self.drawn:
             raise ConfigError("ParametricMDP: theta is given or drawn, not both; leave one out.")
-        if provides(self.dynamics, Truncated) and (self.drawn or (self.theta is not None and is_concrete(self.theta))):
-            if (why := self.dynamics.why_cut(self.theta)) is not None:
-                raise ConfigError(why)
+        known = self.drawn or (self.theta is not None and is_concrete(self.theta))
+        if known and provides(self.dynamics, Truncated) and (why := self.dynamics.why_cut(self.theta)) is not None:
+            raise ConfigError(why)
 
     def __str__(self) -> str:
         theta = "drawn from the prior for each replication" if self.drawn else f"θ = {short(np.asarray(self.truth))}"
