@@ -35,7 +35,7 @@ LAYERS = (
     ("_graph",),
     ("_random",),
     ("_lanes", "_module"),
-    ("_typing", "errors"),
+    ("_typing", "errors", "declared"),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 OUTSIDE = {"__init__", "__main__", "data"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import planning
 from .._module import is_concrete, module
-from .._typing import Float, Info, Tree
+from .._typing import Array, Float, Info, Tree
 from ..declared import provides, why_lost
 from ..dynamics.base import Certifying, Dynamics, why_not
 from ..errors import ConfigError
@@ -25,7 +25,7 @@ class Following(NamedTuple):
     plan: Tree
 
 
-def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree, Float[jax.Array, " block"] | float]:
+def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree, Float[Array, "*block"]]:
     """The plans of a block of sampled models, and what each may lose a round in its model: NaN where nobody says.
 
     Tables are planned all at once, starting from the last plans. Where a subclass plans in a way of its own, what its plans
@@ -34,13 +34,13 @@ def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree,
     if isinstance(model, Tabular):
         found = model.plan(thetas, plans)
         if type(model).act is not Tabular.act or not isinstance(found, planning.Plan):
-            return found, jnp.nan
+            return found, jnp.asarray(jnp.nan)
         own = type(model).plan is not Tabular.plan
         return found, planning.residual(thetas.rows, thetas.rewards, found) if own else found.residual
     if provides(model, Certifying):
         found = jax.vmap(model.certify)(thetas)
         return found.policy, found.residual
-    return jax.vmap(model.plan)(thetas), jnp.nan
+    return jax.vmap(model.plan)(thetas), jnp.asarray(jnp.nan)
 
 
 @module
@@ -141,6 +141,7 @@ class Follow:
                 f"The environment moves as {type(env.dynamics).__name__} and the model is {type(model).__name__}; "
                 "give the environment's dynamics."
             )
+        model = getattr(env, "dynamics", model)  # with the environment's own numbers
         truth = getattr(env, "truth", None)
         if truth is None:
             raise ConfigError("Each replication draws a world of its own, so no one policy is optimal; leave out --drawn.")

@@ -202,6 +202,8 @@ def newsvendor(at: float, holding: float, margin: float) -> tuple[int, float]:
 
 DEMAND = ("sample", "_demand", "log_likelihood")
 """What says how a world moves and what is believed of it: nothing planned or summarised survives a change of one of them."""
+EARNED = (*DEMAND, "margin", "costs", "_need")
+"""And what it earns."""
 
 
 @module
@@ -226,7 +228,7 @@ class Inventory(BaseStock):
     rate: Numbers = array(default=4.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=0.5)
-    levels: int | None = static(default=None)
+    levels: int = static(default=None)  # a number as soon as it is checked
 
     def check(self):
         positive(self, "holding", "shortage", "rate", "a", "b")
@@ -276,20 +278,20 @@ class Inventory(BaseStock):
 
     # The decision
 
-    @rests_on(*DEMAND, "act")
+    @rests_on(*EARNED, "act")
     def plan(self, theta) -> Int[Array, ""]:
         """The least level S with P(D ≤ S) ≥ b/(b + h), or the largest there is."""
         return self._stock(theta)[0]
 
-    @rests_on(*DEMAND)
+    @rests_on(*EARNED)
     def gain(self, theta):
         return -self.costs(theta)[self._stock(theta)[0]]
 
-    @rests_on(*DEMAND, "act")
+    @rests_on(*EARNED, "act")
     def gain_of(self, theta, policy):
         return -self.costs(theta)[policy]
 
-    @rests_on(*DEMAND, "act", "plan", "gain", "costs")
+    @rests_on(*EARNED, "act", "plan", "gain")
     def certify(self, theta) -> Certified:
         level, lost = self._stock(theta)
         return Certified(level, -self.costs(theta)[level], lost)
@@ -357,7 +359,7 @@ class LostSales(BaseStock):
     rate: Numbers = array(default=4.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=0.5)
-    levels: int | None = static(default=None)
+    levels: int = static(default=None)  # a number as soon as it is checked
     unit_cost: Numbers = array(default=0.0)
     fixed_cost: Numbers = array(default=None)
 
@@ -427,15 +429,15 @@ class LostSales(BaseStock):
 
     # The decision
 
-    @rests_on(*DEMAND, "act")
+    @rests_on(*EARNED, "act")
     def plan(self, theta):
         return self._solved(theta).policy
 
-    @rests_on(*DEMAND)
+    @rests_on(*EARNED)
     def gain(self, theta):
         return self._solved(theta).gain
 
-    @rests_on(*DEMAND, "act", "plan", "gain", "costs")
+    @rests_on(*EARNED, "act", "plan", "gain")
     def certify(self, theta) -> Certified:
         """Where orders are free, as of `Inventory`. With a fixed cost K, let g be the gain of the best cycle and V(x) ≥ c x the
         value of a stock x until the next order, at g a period. V solves the optimality equation for all levels below
@@ -505,13 +507,13 @@ class LostSales(BaseStock):
         best = jnp.argmax(surplus)
         return Cycle(best, surplus[best], periods[best], V - worth, orders)
 
-    @rests_on(*DEMAND, "act")
+    @rests_on(*EARNED, "act")
     def gain_of(self, theta, policy):
         if self.fixed_cost is None:
             return self._revenue(theta) - self.costs(theta)[policy]
         return stationary_reward(*self.table(theta), policy)
 
-    @rests_on(*DEMAND)
+    @rests_on(*EARNED)
     def table(self, theta) -> tuple[Array, Array]:
         """The levels as a finite MDP over the stock, 0 … levels - 1: transitions and expected rewards."""
         levels = jnp.arange(self.levels)

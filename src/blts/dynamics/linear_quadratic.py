@@ -129,7 +129,7 @@ class LinearQuadratic:
     def log_prior(self, theta):
         return self.regression.log_prior(theta)
 
-    @rests_on("sample")
+    @rests_on("sample", "regression")
     def log_likelihood(self, theta, row):
         # As regression.log_likelihood, written out: a product of 2-vectors is slow inside a chain's loop.
         residual = (row.next_obs - theta[0] * row.obs - theta[1] * row.action) / self.sd
@@ -164,7 +164,7 @@ class LinearQuadratic:
         """A draw from the exact posterior."""
         return self.regression.draw(key, summary)
 
-    @rests_on(*MOVES, "log_prior", "init", "empty", "add")
+    @rests_on(*MOVES, "log_prior", "init", "empty", "add", "regression")
     def posterior(self, summary) -> tuple[Float[Array, " 2"], Float[Array, "2 2"]]:
         """Mean and covariance of the exact posterior."""
         precision = jnp.eye(2) / jnp.square(self.prior_sd) + summary.gram.value / jnp.square(self.sd)
@@ -223,7 +223,7 @@ class LinearQuadratic:
     def start(self):
         return jnp.zeros(())
 
-    @rests_on("log_likelihood")
+    @rests_on("log_likelihood", "regression")
     def sample(self, key, theta, obs, action):
         noise = self.sd * _random.normal(key)
         return theta[0] * obs + theta[1] * action + noise, -(self.q * jnp.square(obs) + self.r * jnp.square(action))

@@ -122,7 +122,7 @@ class Recommender:
         p = jnp.asarray(self.passive, float)
         return jnp.where(next_s == a, 0.0, jnp.log(p[s, next_s]) - jnp.log1p(-p[s, a]))
 
-    @rests_on("sample", "expect", "transitions")
+    @rests_on("sample", "expect", "transitions", "_follow")
     def log_likelihood(self, theta, row):
         s, a = row.obs, row.action
         follow = log_follow(jax.nn.log_sigmoid(theta[0]), jnp.log(jnp.asarray(self.passive, float)[s, a]), row.next_obs == a)
@@ -209,7 +209,7 @@ class Recommender:
     def start(self):
         return jnp.zeros((), int)
 
-    @rests_on("log_likelihood", "expect", "transitions")
+    @rests_on("log_likelihood", "expect", "transitions", "_follow")
     def sample(self, key, theta, obs, action):
         p = jnp.asarray(self.passive, float)[obs]
         f = jnp.exp(jax.nn.sigmoid(theta[0]) * jnp.log(p[action]))

@@ -83,7 +83,7 @@ class Replacement(BestOf):
     def log_prior(self, theta):
         return -0.5 * jnp.sum(jnp.square(theta / self.prior_sd)) - 2.0 * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
 
-    @rests_on("sample")
+    @rests_on("sample", "_logits")
     def log_likelihood(self, theta, row):
         z = theta[0] + theta[1] * row.obs / self.levels
         informs = (row.action == 0) & (row.obs < self.levels)
@@ -139,7 +139,7 @@ class Replacement(BestOf):
         planned = within(theta, -BOX, BOX) & within(self._logits(theta), -BOX, BOX)
         return found._replace(residual=jnp.where(planned, found.residual, jnp.inf))
 
-    @rests_on(*MOVES)
+    @rests_on(*MOVES, "_logits")
     def table(self, theta) -> tuple[Array, Array]:
         """The same world as a finite MDP over wear 0 … levels: transitions and rewards."""
         s, size = jnp.arange(self.levels + 1), self.levels + 1
@@ -157,7 +157,7 @@ class Replacement(BestOf):
     def start(self):
         return jnp.zeros((), int)
 
-    @rests_on("log_likelihood")
+    @rests_on("log_likelihood", "_logits")
     def sample(self, key, theta, obs, action):
         wears = _random.uniform(key) < jax.nn.sigmoid(theta[0] + theta[1] * obs / self.levels)
         kept = jnp.minimum(obs + wears, self.levels)

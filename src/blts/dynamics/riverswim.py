@@ -132,15 +132,15 @@ class LogitRiverSwim:
         pi = jax.nn.softmax(jnp.arange(self.length) * (theta[1] - theta[0]))
         return jnp.stack([self.small + 0.0 * pi[-1], self.large * pi[-1]])
 
-    @rests_on(*MOVES, "act", "transitions", "rewards")
+    @rests_on(*MOVES, "act", "transitions", "rewards", "_logits")
     def plan(self, theta) -> Int[Array, " states"]:
         return jnp.full(self.length, jnp.argmax(self.gains(theta)))
 
-    @rests_on(*MOVES, "transitions", "rewards")
+    @rests_on(*MOVES, "transitions", "rewards", "_logits")
     def gain(self, theta):
         return jnp.max(self.gains(theta))
 
-    @rests_on(*MOVES, "act", "transitions", "rewards", "plan", "gain", "gains")
+    @rests_on(*MOVES, "act", "transitions", "rewards", "_logits", "plan", "gain", "gains")
     def certify(self, theta) -> Certified:
         gains = self.gains(theta)
         lost = jnp.where(within(theta, -BOX, BOX), digits(gains), jnp.inf)
