@@ -129,6 +129,7 @@ OPTIMA = {
     "RiverSwim": (("riverswim",), 0.4286, [1, 1, 1, 1, 1, 1]),
     "linear-quadratic control": (("linear-quadratic",), -1.245227, {"gain": 1.362370}),
     "an inventory": (("inventory",), -2.977173, 6),
+    "a larger inventory": (("inventory", "--set", "rate=30"), -7.861643, 35),
     "admission control": (("admission",), 1.52363746, 3),
     "machine replacement": (("machine-replacement",), -0.94530537, 3),
     "a logit RiverSwim": (("logit-riverswim",), 0.85715014, [1, 1, 1, 1, 1, 1]),
@@ -171,7 +172,8 @@ def test_every_mdp_is_solved(name):
     assert registry.find("environment", name).options().items() <= found.items()
     assert math.isfinite(found["gain"])
     assert 0 <= found["residual"] < 1e-6 * max(1, abs(found["gain"]))
-    assert (found["span"] is None) == (name == "linear-quadratic")  # its states are not a table
+    endless = ("linear-quadratic", "inventory", "lost-sales", "admission")
+    assert (found["span"] is None) == (name in endless)  # their states are infinitely many
     assert found["span"] is None or found["span"] >= 0
 
 
@@ -201,6 +203,10 @@ BAD_MDP = {
     "an infinite reward": (("riverswim", "--set", "right=inf"), "Rewards must be finite"),
     "a negative seed": (("garnet", "--set", "seed=-1"), "seed must be a whole number ≥ 0; got -1."),
     "too many successors": (("garnet", "--set", "successors=11"), "successors must be at most the 10 states; got 11."),
+    "levels that cut off the optimum": (
+        ("inventory", "--set", "rate=30", "--set", "levels=20"),
+        "levels=20 cuts off what is best for a demand of rate 30; give levels=36 or more, or leave it out.",
+    ),
     "a negative cost": (("inventory", "--set", "holding=-1"), "holding must be > 0 and finite; got -1."),
 }
 

@@ -8,8 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import planning
 from .._module import is_concrete, module
-from .._typing import Info, Tree
+from .._typing import Array, Float, Info, Tree
+from ..declared import provides, why_lost
+from ..dynamics.base import Certifying, Dynamics, why_not
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
 from .transitions import TransitionBelief
@@ -22,9 +25,22 @@ class Following(NamedTuple):
     plan: Tree
 
 
-def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> Tree:
-    """The plans of a block of sampled models; tables are planned all at once, starting from the last plans."""
-    return model.plan(thetas, plans) if isinstance(model, Tabular) else jax.vmap(model.plan)(thetas)
+def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree, Float[Array, "*block"]]:
+    """The plans of a block of sampled models, and what each may lose a round in its model: NaN where nobody says.
+
+    Tables are planned all at once, starting from the last plans. Where a subclass plans in a way of its own, what its plans
+    may lose is computed from what they say.
+    """
+    if isinstance(model, Tabular):
+        found = model.plan(thetas, plans)
+        if type(model).act is not Tabular.act or not isinstance(found, planning.Plan):
+            return found, jnp.asarray(jnp.nan)
+        own = type(model).plan is not Tabular.plan
+        return found, planning.residual(thetas.rows, thetas.rewards, found) if own else found.residual
+    if provides(model, Certifying):
+        found = jax.vmap(model.certify)(thetas)
+        return found.policy, found.residual
+    return jax.vmap(model.plan)(thetas), jnp.asarray(jnp.nan)
 
 
 @module
@@ -78,13 +94,9 @@ class PSRL:
     def observe(self, keys, states, histories):
         """The first call, before any round, draws the model from the prior."""
         thetas, info = self.belief.refresh(keys, self.model, states.theta, histories)
-        plans = plans_of(self.model, thetas, states.plan)
-        return Following(thetas, plans), info._replace(residual=residual_of(plans, info.finite.shape))
-
-
-def residual_of(plans: Tree, shape: tuple[int, ...]) -> Any:
-    """What the plans may lose a round, where the planner says it."""
-    return jnp.broadcast_to(jnp.asarray(getattr(plans, "residual", jnp.nan), float), shape)
+        plans, residual = plans_of(self.model, thetas, states.plan)
+        residual = jnp.broadcast_to(jnp.asarray(residual, float), info.finite.shape)
+        return Following(thetas, plans), info._replace(residual=residual)
 
 
 def _numbers(value: Any) -> Any:
@@ -108,7 +120,28 @@ class Follow:
 
     @classmethod
     def knowing(cls, model: Any, env: Any) -> Follow:
-        """The optimal policy of an environment that says its truth."""
+        """The optimal policy of an environment that says its truth.
+
+        Args:
+            model: what plans: a `Tabular`, or the dynamics of the environment.
+
+        Raises:
+            ConfigError: where each replication has a truth of its own, where the environment is a subclass that moves in some
+                other way than its truth says, and where `model` would plan for another world.
+        """
+        if (why := why_lost(env, "truth")) is not None:
+            raise ConfigError(f"The best policy is not known: {why}")
+        if isinstance(model, Tabular):
+            if type(model).plan is not Tabular.plan or type(model).act is not Tabular.act:
+                raise ConfigError(f"{type(model).__name__} plans in a way of its own, which may not be the best; give a Tabular.")
+        elif (why := why_not(model, Dynamics)) is not None:
+            raise ConfigError(f"The best policy is not known: {why}")
+        elif type(model) is not type(getattr(env, "dynamics", model)):
+            raise ConfigError(
+                f"The environment moves as {type(env.dynamics).__name__} and the model is {type(model).__name__}; "
+                "give the environment's dynamics."
+            )
+        model = getattr(env, "dynamics", model)  # with the environment's own numbers
         truth = getattr(env, "truth", None)
         if truth is None:
             raise ConfigError("Each replication draws a world of its own, so no one policy is optimal; leave out --drawn.")

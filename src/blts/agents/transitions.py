@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import module
 from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
-from ..dynamics.base import Dynamics, Transitions
+from ..dynamics.base import Dynamics, Transitions, why_not
 from ..errors import ConfigError
 from ..history import count
 from ..models.tabular import Sampled, Tabular
@@ -120,10 +120,10 @@ class Parameters:
     chain: Chain
 
     def check_model(self, model):
-        if not isinstance(model, Dynamics):
-            raise ConfigError(
-                f"Parameters draws θ of a dynamics, and {type(model).__name__} is none; use Rows(LogGammaRows()) for tables."
-            )
+        if isinstance(model, Tabular):
+            raise ConfigError("Parameters draws θ of a dynamics, and Tabular is none; use Rows(LogGammaRows()) for tables.")
+        if (why := why_not(model, Dynamics, "gain", "gain_of", "start", "sample", "true")) is not None:
+            raise ConfigError(f"Parameters draws θ of a dynamics: {why}")
 
     def __str__(self) -> str:
         return f"θ drawn by {self.chain}"

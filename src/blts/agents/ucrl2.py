@@ -39,6 +39,9 @@ class UCRL2:
     def check(self):
         if not isinstance(self.model, Tabular) or self.model.learns_rewards:
             raise ConfigError("UCRL2 needs a Tabular model with known rewards; give rewards as an array [states, actions].")
+        own = [name for name in ("plan", "draw_rewards") if getattr(type(self.model), name) is not getattr(Tabular, name)]
+        if own:
+            raise ConfigError(f"UCRL2 plans by itself, and {type(self.model).__name__} overrides {own[0]}; give a plain Tabular.")
         positive(self, "scale")
         ok = (self.delta > 0) & (self.delta < 1) if is_concrete(self.delta) else True
         require(self, ok, f"delta must be a probability; got {short(self.delta)}.")

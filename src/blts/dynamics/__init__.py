@@ -2,9 +2,12 @@
 
 from .admission import Admission as Admission
 from .admission import Queue as Queue
+from .base import Certified as Certified
+from .base import Certifying as Certifying
 from .base import Dynamics as Dynamics
 from .base import Rollout as Rollout
 from .base import Transitions as Transitions
+from .base import Truncated as Truncated
 from .base import rollout as rollout
 from .base import summary_of as summary_of
 from .custom import Parametric as Parametric

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import _random
-from .._module import array, at_least, module, positive, static
+from .._module import array, at_least, is_concrete, module, positive, static
 from .._typing import Array, Bool, Float, Int, Numbers, Scalar
+from ..declared import rests_on
+from ..errors import ConfigError
 from ..models import rate
 from ..models.base import Sum
-from .base import BestOf, clipped
+from .base import Certified, clipped, digits
+
+BOX = 10.0  # log rates that are planned for
+PRIOR_TAIL = 1e-6  # the prior probability of rates whose best threshold may be left out
+MOST_CAPACITY = 1 << 14
+MOST_LOOKED_AT = 1 << 22  # thresholds among which the best one is looked for when a world is built
+SLOT = ("sample", "log_likelihood")
 
 
 class Queue(NamedTuple):
@@ -30,12 +40,16 @@ class Events(NamedTuple):
 
 
 @module
-class Admission(BestOf):
+class Admission:
     """Customers arrive at rate λ and are served at rate μ; one admitted earns `reward`, one in the system costs `cost` a time unit.
 
     A round is a slot of the uniformised queue: the time to the next event, an arrival with probability λ/(λ + μ) and a tick
     of the server's clock otherwise, which runs on where nobody waits. The action says beforehand whether an arrival would be
     admitted (1) or not (0). θ = (log λ, log μ), with priors Gamma(a, rate b) on both rates; posteriors are exact Gammas.
+
+    Args:
+        capacity: the longest queue, and so the largest threshold, that is looked at; by default as much as the rates and the
+            prior need. Less than the rates need is refused.
 
     >>> from blts.dynamics import Admission
     >>> desk = Admission()
@@ -49,13 +63,52 @@ class Admission(BestOf):
     cost: Numbers = array(default=1.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=2.0)
-    capacity: int = static(default=20)
+    capacity: int = static(default=None)  # a number as soon as it is checked
     dim: ClassVar[int] = 2
     actions: ClassVar[int] = 2
 
     def check(self):
         positive(self, "arrival", "service", "reward", "cost", "a", "b")
-        at_least(self, "capacity", 1)
+        if self.capacity is not None:
+            at_least(self, "capacity", 1)
+        if not all(map(is_concrete, (self.arrival, self.service, self.reward, self.cost, self.a, self.b))):
+            if self.capacity is None:
+                raise ConfigError("Admission: give capacity=… where the other numbers are traced.")
+            return
+        if self.capacity is None:
+            need = max(self._need(np.log([float(self.arrival), float(self.service)])), min(self._prior_need(), MOST_CAPACITY), 16)
+            object.__setattr__(self, "capacity", 1 << (need - 1).bit_length())
+        if self.capacity > MOST_CAPACITY:
+            raise ConfigError(
+                f"Admission: queues of up to {MOST_CAPACITY} customers are planned for, and these rates need {self.capacity}; "
+                "lower reward · service / cost."
+            )
+        if (why := self.why_cut(self.true)) is not None:
+            raise ConfigError(why)
+
+    def why_cut(self, theta=None) -> str | None:
+        """The sentence that says what the capacity cuts off for θ or, without one, for the prior; None where nothing."""
+        need = self._prior_need() if theta is None else self._need(np.asarray(theta, float))
+        if need <= self.capacity:
+            return None
+        whose = "the prior" if theta is None else "these rates"
+        return (
+            f"Admission: capacity={self.capacity} cuts off thresholds that {whose} may need; give capacity={need}, or leave it out."
+        )
+
+    def _prior_need(self) -> int:
+        """A customer who waits longer than reward/cost is worth nothing (Naor 1969): no threshold is above reward · μ/cost."""
+        from scipy.special import gammainccinv
+
+        fastest = float(gammainccinv(float(self.a), PRIOR_TAIL)) / float(self.b)
+        return math.ceil(float(self.reward) * fastest / float(self.cost))
+
+    def _need(self, theta: np.ndarray) -> int:
+        """The best threshold, looked for up to reward · μ/cost; in NumPy, and one more."""
+        most = float(self.reward) * math.exp(min(theta[1], 700.0)) / float(self.cost)
+        if not most < MOST_LOOKED_AT or np.abs(theta).max() > BOX:
+            return MOST_CAPACITY + 1
+        return int(np.argmax(gains_of(np, theta[0], theta[1], float(self.reward), float(self.cost), math.ceil(most) + 1))) + 1
 
     def __str__(self) -> str:
         return (
@@ -70,42 +123,52 @@ class Admission(BestOf):
 
     # The belief: a slot is an arrival λ exp(-(λ + μ) τ) or a service μ exp(-(λ + μ) τ)
 
+    @rests_on("log_prior")
     def init(self, key):
         key_arrival, key_service = _random.split(key)
         a = jnp.asarray(self.a, float)
         return jnp.stack([rate.draw(key_arrival, a, self.b), rate.draw(key_service, a, self.b)])
 
+    @rests_on("init")
     def log_prior(self, theta):
         return rate.log_density(theta[0], self.a, self.b) + rate.log_density(theta[1], self.a, self.b)
 
+    @rests_on("sample")
     def log_likelihood(self, theta, row):
         seen = row.next_obs
         return jnp.where(seen.arrived, theta[0], theta[1]) - (jnp.exp(theta[0]) + jnp.exp(theta[1])) * seen.elapsed
 
+    @rests_on(*SLOT)
     def information(self, theta):
         """(p, 1 - p), the Fisher information of one slot, kept from 0 where one kind of event has not been seen."""
         return jnp.maximum(jax.nn.softmax(theta), 0.02)
 
+    @rests_on("log_prior")
     def prior_precision(self):
         return jnp.stack([jnp.asarray(self.a, float)] * 2)
 
+    @rests_on(*SLOT)
     def empty(self):
         zero = jnp.zeros((), int)
         return Events(zero, zero, Sum.zero())
 
+    @rests_on(*SLOT)
     def add(self, summary, row):
         rows, arrivals, time = summary
         return Events(rows + 1, arrivals + row.next_obs.arrived, time.plus(row.next_obs.elapsed))
 
+    @rests_on(*SLOT)
     def log_likelihood_of(self, theta, summary):
         arrivals, services = summary.arrivals, summary.rows - summary.arrivals
         return arrivals * theta[0] + services * theta[1] - (jnp.exp(theta[0]) + jnp.exp(theta[1])) * summary.time.value
 
+    @rests_on(*SLOT, "log_prior", "init", "empty", "add")
     def posterior(self, summary) -> tuple[Float[Array, " 2"], Scalar]:
         """Shapes and rate of the exact posterior: λ and μ are independent Gammas."""
         events = jnp.stack([summary.arrivals, summary.rows - summary.arrivals])
         return self.a + events, self.b + summary.time.value
 
+    @rests_on(*SLOT, "log_prior", "init", "empty", "add", "posterior")
     def draw(self, key, summary):
         """A draw from the exact posterior."""
         shapes, total = self.posterior(summary)
@@ -119,23 +182,32 @@ class Admission(BestOf):
 
         Some threshold is best, because waiting costs more the longer the queue (Naor 1969).
         """
-        theta = clipped(theta, -10.0, 10.0)
-        n = jnp.arange(self.capacity + 1)
-        weight = jnp.where(n <= n[:, None], n * (theta[0] - theta[1]), -jnp.inf)
-        pi = jax.nn.softmax(weight, axis=1)
-        share, length = jax.nn.sigmoid(theta[0] - theta[1]), jnp.exp(-jnp.logaddexp(theta[0], theta[1]))
-        return share * self.reward * (1.0 - jnp.diagonal(pi)) - self.cost * length * (pi @ n.astype(pi.dtype))
+        theta = clipped(theta, -BOX, BOX)
+        return gains_of(jnp, theta[0], theta[1], self.reward, self.cost, self.capacity)
 
-    def table(self, theta) -> tuple[Array, Array]:
-        """The same world as a finite MDP over customers 0 … capacity: transitions and expected rewards."""
-        n, size = jnp.arange(self.capacity + 1), self.capacity + 1
-        share, length = jax.nn.sigmoid(theta[0] - theta[1]), jnp.exp(-jnp.logaddexp(theta[0], theta[1]))
-        down, stay = jnp.eye(size)[jnp.maximum(n - 1, 0)], jnp.eye(size)
-        up = jnp.eye(size)[jnp.minimum(n + 1, self.capacity)]
-        transitions = jnp.stack([share * stay + (1 - share) * down, share * up + (1 - share) * down], 1)
-        paid = share * self.reward * (n < self.capacity)
-        waiting = -self.cost * length * n
-        return transitions, jnp.stack([waiting, waiting + paid], 1)
+    @rests_on(*SLOT, "act")
+    def plan(self, theta) -> Int[Array, ""]:
+        return jnp.argmax(self.gains(theta))
+
+    @rests_on(*SLOT)
+    def gain(self, theta):
+        return jnp.max(self.gains(theta))
+
+    @rests_on(*SLOT, "act")
+    def gain_of(self, theta, policy):
+        return self.gains(theta)[policy]
+
+    @rests_on(*SLOT, "act", "plan", "gain", "gains")
+    def certify(self, theta) -> Certified:
+        """Gains rise to the best threshold and fall after it, and none above reward · μ/cost is best (Naor 1969). Where the best
+        one is the capacity itself, at most what all arrivals together would pay is lost."""
+        gains = self.gains(theta)
+        best = jnp.argmax(gains)
+        share, needed = jax.nn.sigmoid(theta[0] - theta[1]), self.reward * jnp.exp(theta[1]) / self.cost
+        cut = (best == self.capacity) & (needed > self.capacity)
+        lost = jnp.where(cut, share * self.reward - gains[best], 0.0) + digits(jnp.append(gains, share * self.reward))
+        planned = (theta[0] <= BOX) & (jnp.abs(theta[1]) <= BOX)  # arrivals below the box are too few to matter
+        return Certified(best, gains[best], jnp.where(planned, lost, jnp.inf))
 
     def act(self, policy, obs):
         return (obs.customers < policy).astype(int)
@@ -145,6 +217,7 @@ class Admission(BestOf):
     def start(self):
         return Queue(jnp.zeros((), int), jnp.zeros((), bool), jnp.zeros(()))
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         key_event, key_time = _random.split(key)
         n = obs.customers
@@ -153,3 +226,18 @@ class Admission(BestOf):
         admitted = arrived & (action == 1) & (n < self.capacity)
         after = jnp.where(arrived, n + admitted, jnp.maximum(n - 1, 0))
         return Queue(after, arrived, elapsed), self.reward * admitted - self.cost * n * elapsed
+
+
+def gains_of(xp, log_arrival, log_service, reward, cost, capacity: int):
+    """The gain a slot of every threshold 0 … capacity, in NumPy or in JAX. With ρ = λ/μ and j counted from the empty queue
+    where ρ ≤ 1, from the full one where not, π_k(j) = e^{-j |log ρ|}/Z_k: sums of positive terms only."""
+    slope = log_arrival - log_service
+    j = xp.arange(capacity + 1)
+    weight = xp.exp(-j * xp.abs(slope))
+    Z = xp.cumsum(weight)
+    mean = xp.cumsum(j * weight) / Z
+    heavy = slope > 0
+    customers = xp.where(heavy, j - mean, mean)
+    admitted = (Z - xp.where(heavy, 1.0, weight)) / Z
+    share, length = 1 / (1 + xp.exp(-slope)), xp.exp(-xp.logaddexp(log_arrival, log_service))
+    return share * reward * admitted - cost * length * customers

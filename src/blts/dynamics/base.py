@@ -15,7 +15,7 @@ import numpy as np
 from .. import _random
 from .._module import is_concrete, module
 from .._typing import Array, Int, PRNGKey, Row, Scalar, Theta, Tree
-from ..declared import provides
+from ..declared import methods_of, provides, why_lost
 from ..errors import ConfigError
 from ..models.base import Sufficient, Theory
 
@@ -76,6 +76,52 @@ class Dynamics(Protocol):
         ...
 
 
+class Certified(NamedTuple):
+    """A policy that is best for some θ, and how well that is known."""
+
+    policy: Tree
+    gain: Scalar
+    residual: Scalar
+    """What the policy may lose a round under θ against every policy of the world: rounding, and what a truncation of its
+    levels or a box of its parameters cuts off. Infinite where θ is outside what is planned for."""
+
+
+@runtime_checkable
+class Certifying(Protocol):
+    """Optional: plans that say what they may lose. Agents report it as `Info.residual`."""
+
+    def certify(self, theta: Theta) -> Certified:
+        """The policy of `plan(theta)`, its gain, and a bound on what it loses."""
+        ...
+
+
+@runtime_checkable
+class Truncated(Protocol):
+    """Optional: a world with infinitely many levels of which finitely many are kept."""
+
+    def why_cut(self, theta: Theta | None = None) -> str | None:
+        """The sentence that says what is cut off for θ or, without one, for the prior; None where nothing is."""
+        ...
+
+
+def why_not(dynamics: Any, protocol: type, *without: str) -> str | None:
+    """Why an object is not a whole dynamics: which override took a method from it, or what it never had.
+
+    >>> from blts.dynamics import Inventory
+    >>> class Taxed(Inventory):
+    ...     def sample(self, key, theta, obs, action):
+    ...         next_obs, reward = super().sample(key, theta, obs, action)
+    ...         return next_obs, reward - 1.0
+    >>> why_not(Taxed(), Dynamics)
+    "Taxed overrides sample, and Inventory.log_likelihood rests on Inventory's; override log_likelihood too."
+    """
+    lost = [name for name in methods_of(protocol) if name not in without and not hasattr(dynamics, name)]
+    for name in lost:
+        if (why := why_lost(dynamics, name)) is not None:
+            return why
+    return f"{type(dynamics).__name__} has no {', '.join(lost)}." if lost else None
+
+
 class Rollout(NamedTuple):
     """A simulated path: its rows, and where it ended."""
 
@@ -121,8 +167,8 @@ class Transitions:
     dynamics: Any
 
     def __new__(cls, dynamics: Any = None):
-        # Chains ask by type whether there is a summary, so the answer has to be a type.
-        return object.__new__(SummarisedTransitions if provides(dynamics, Sufficient) else cls)
+        # Chains ask by type whether there is a summary, so the answer has to be a type. A subclass stays what it is.
+        return object.__new__(SummarisedTransitions if cls is Transitions and provides(dynamics, Sufficient) else cls)
 
     @staticmethod
     def row(obs: Tree, action: Any, reward: Scalar, next_obs: Tree) -> Row:
@@ -194,6 +240,10 @@ class BestOf:
     def gain_of(self, theta: Theta, policy: Int[Array, ""]) -> Scalar:
         return self.gains(theta)[policy]
 
+    def certify(self, theta: Theta) -> Certified:
+        gains = self.gains(theta)
+        return Certified(jnp.argmax(gains), jnp.max(gains), digits(gains))
+
 
 def summary_of(dynamics: Any, rows: Row) -> Tree:
     """The summary of stacked rows (a row axis before every number)."""
@@ -203,6 +253,16 @@ def summary_of(dynamics: Any, rows: Row) -> Tree:
 def clipped(theta: Theta, low: float, high: float) -> Theta:
     """θ brought into a box, and a NaN to its middle: what a planner can take whatever a sampler did."""
     return jnp.clip(jnp.where(jnp.isnan(theta), 0.5 * (low + high), theta), low, high)
+
+
+def digits(values: Array) -> Scalar:
+    """What rounding may hide in a comparison of numbers of this size."""
+    return 8 * jnp.finfo(values.dtype).eps * jnp.max(jnp.abs(values))
+
+
+def within(theta: Theta, low: float, high: float) -> Array:
+    """Whether all of θ lies in a box. A NaN does not."""
+    return jnp.all((theta >= low) & (theta <= high))
 
 
 def inside(owner: Any, name: str, holds: Any, sentence: str) -> None:

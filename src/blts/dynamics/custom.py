@@ -12,6 +12,7 @@ import numpy as np
 from .. import _random
 from .._module import array, finite, module, positive, static
 from .._typing import Array, Float, Numbers
+from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
 from .finite import Finite
@@ -22,7 +23,7 @@ class Parametric(Finite):
     """Next states by a function of θ, rewards by a table, and the prior N(prior_mean, prior_sd² I)."""
 
     law: Callable[..., Float[Array, " states"]] = static()
-    table: Numbers = array(ndim=2)
+    reward_table: Numbers = array(ndim=2)
     prior_mean: Numbers = array(ndim=1)
     prior_sd: Numbers = array(default=1.0)
     L: Numbers = array(default=0.25, ndim=1)
@@ -30,9 +31,9 @@ class Parametric(Finite):
 
     def check(self):
         name = "from_probabilities"
-        if np.ndim(self.table) != 2 or self.states < 2:
+        if np.ndim(self.reward_table) != 2 or self.states < 2:
             raise ConfigError(
-                f"{name}: rewards must be a table [states, actions] with at least two states; got {np.shape(self.table)}."
+                f"{name}: rewards must be a table [states, actions] with at least two states; got {np.shape(self.reward_table)}."
             )
         if np.ndim(self.prior_mean) != 1 or self.dim < 1:
             raise ConfigError(f"{name}: prior_mean must have one number for each coordinate of θ; got {np.shape(self.prior_mean)}.")
@@ -40,7 +41,7 @@ class Parametric(Finite):
             raise ConfigError(
                 f"{name}: theta and L must have {self.dim} numbers; got {np.shape(self.theta)} and {np.shape(self.L)}."
             )
-        finite(self, "table", "prior_mean", "theta")
+        finite(self, "reward_table", "prior_mean", "theta")
         positive(self, "prior_sd", "L")
         found = jax.eval_shape(self.law, *map(jnp.asarray, (self.prior_mean, 0, 0)))
         if found.shape != (self.states,):
@@ -56,11 +57,11 @@ class Parametric(Finite):
 
     @property
     def states(self) -> int:
-        return np.shape(self.table)[-2]
+        return np.shape(self.reward_table)[-2]
 
     @property
     def actions(self) -> int:
-        return np.shape(self.table)[-1]
+        return np.shape(self.reward_table)[-1]
 
     def __str__(self) -> str:
         name = getattr(self.law, "__name__", "a function")
@@ -76,23 +77,27 @@ class Parametric(Finite):
         return self.law(theta, state, action)
 
     def rewards(self):
-        return jnp.asarray(self.table, float)
+        return jnp.asarray(self.reward_table, float)
 
     def inside(self, theta):
         """Within 20 prior standard deviations of the prior mean."""
         theta = jnp.where(jnp.isnan(theta), self.prior_mean, theta)
         return jnp.clip(theta, self.prior_mean - 20.0 * self.prior_sd, self.prior_mean + 20.0 * self.prior_sd)
 
+    @rests_on("log_prior")
     def init(self, key):
         return self.prior_mean + self.prior_sd * _random.normal(key, (self.dim,))
 
+    @rests_on("init")
     def log_prior(self, theta):
         z = (theta - self.prior_mean) / self.prior_sd
         return -0.5 * jnp.sum(jnp.square(z)) - self.dim * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return jnp.broadcast_to(jnp.asarray(self.L, float), (self.dim,))
 
+    @rests_on("log_prior")
     def prior_precision(self):
         return jnp.full(self.dim, 1.0 / jnp.square(self.prior_sd))
 

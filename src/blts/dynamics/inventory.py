@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.special import gammaln
 
 from .. import _random
-from .._module import array, at_least, module, positive, static
+from .._module import array, at_least, is_concrete, module, positive, require, short, static
 from .._typing import Array, Float, Int, Numbers, Scalar
+from ..declared import rests_on
+from ..errors import ConfigError
 from ..models import rate
 from ..models.base import Sum
-from .base import clipped
+from .base import Certified, clipped, digits
+from .finite import stationary_reward
 
-SERIES = 24  # terms beyond the number of levels; the factors λ/(y + j) of the tail are then below 1/2 for most of them
+SERIES = 24  # terms of the tail beyond those in which its factors λ/(y + j) are near 1
+PRIOR_TAIL = 1e-6  # the prior probability of rates whose best level may be left out
+MOST_LEVELS = 1 << 14
+MOST_STATES = 1 << 11  # where a plan is a table of all levels
+HIGHEST = 10.0  # log rates that are planned for
 
 
 def log_pmf(k, log_rate: Scalar):
@@ -35,9 +44,11 @@ def log_tail(y, log_rate: Scalar, levels: int):
     above = jnp.exp(log_rate) > y + 1.0
     low_log, high_log = jnp.where(above, jnp.log(y + 1.0), log_rate), jnp.where(above, log_rate, jnp.log(y + 2.0))
     low, high, one = jnp.exp(low_log), jnp.exp(high_log), jnp.ones_like(y + log_rate)
-    terms = levels + SERIES
+    # The j-th term is below exp(-j²/(2y + 2j)): 6 √levels of them leave 1e-7 of the sum.
+    near = min(levels, math.ceil(6 * math.sqrt(levels)))
+    terms = near + SERIES
     up = lax.fori_loop(0, terms, lambda i, sum: 1.0 + low / (y + (terms - i)) * sum, one)
-    down = lax.fori_loop(0, levels, lambda i, sum: 1.0 + jnp.maximum(y - (levels - i), 0.0) / high * sum, one)
+    down = lax.fori_loop(0, terms, lambda i, sum: 1.0 + jnp.maximum(y - (terms - i), 0.0) / high * sum, one)
     below = jnp.where(y > 0, jnp.exp(log_pmf(jnp.maximum(y - 1.0, 0.0), high_log)) * down, 0.0)
     return jnp.where(y == 0, 0.0, jnp.where(above, jnp.log1p(-below), log_pmf(y, low_log) + jnp.log(up)))
 
@@ -52,21 +63,19 @@ def _log_tail_jvp(y, levels, primals, tangents):
     return value, slope * change
 
 
-@module
 class BaseStock:
-    """What both inventories share: a level for the period, its newsvendor cost, and the Gamma prior of the rate."""
+    """What both inventories share: levels 0 … levels - 1 to order up to, their newsvendor costs, the Gamma prior of the rate.
 
-    holding: Numbers = array(default=1.0)
-    shortage: Numbers = array(default=4.0)
-    rate: Numbers = array(default=4.0)
-    a: Numbers = array(default=2.0)
-    b: Numbers = array(default=0.5)
-    levels: int = static(default=20)
+    A unit left over costs `holding` a period, and one that is missing costs `margin`.
+    """
+
+    holding: Any
+    margin: Any
+    rate: Any
+    a: Any
+    b: Any
+    levels: Any
     dim: ClassVar[int] = 1
-
-    def check(self):
-        positive(self, "holding", "shortage", "rate", "a", "b")
-        at_least(self, "levels", 2)
 
     @property
     def actions(self) -> int:
@@ -76,62 +85,125 @@ class BaseStock:
     def true(self):
         return jnp.log(jnp.asarray(self.rate, float))[None]
 
+    @rests_on("log_prior")
     def init(self, key):
         return rate.draw(key, jnp.asarray(self.a, float), self.b)[None]
 
+    @rests_on("init")
     def log_prior(self, theta):
         return rate.log_density(theta[0], self.a, self.b)
 
-    def information(self, theta):
-        return jnp.exp(theta)
-
+    @rests_on("log_prior")
     def prior_precision(self):
         return jnp.reshape(self.a + 0.0 * self.b, (1,))
 
+    # Levels: as many as the truth and the prior need
+
+    def _fit_levels(self, most: int) -> None:
+        """Check the number of levels that was given, or choose one: a power of two, so that similar worlds share a program."""
+        name, numbers = type(self).__name__, (self.holding, self.margin, self.rate, self.a, self.b)
+        if self.levels is not None:
+            at_least(self, "levels", 2)
+        if not all(map(is_concrete, numbers)):
+            if self.levels is None:
+                raise ConfigError(f"{name}: give levels=… where the other numbers are traced.")
+            return
+        need = self._need(float(np.max(self.rate)))
+        if need > most:
+            raise ConfigError(
+                f"{name}: a demand of rate {short(self.rate)} needs {need} levels, and at most {most} are planned for; "
+                "count demand in larger units."
+            )
+        if self.levels is None:
+            of_prior = min(self._need(self._prior_rate()), most)
+            object.__setattr__(self, "levels", 1 << (max(need, of_prior, 16) - 1).bit_length())
+        if self.levels > most:
+            raise ConfigError(f"{name}: levels must be at most {most}; got {self.levels}.")
+        if (why := self.why_cut(self.true)) is not None:
+            raise ConfigError(why)
+
+    def why_cut(self, theta=None) -> str | None:
+        """The sentence that says what the levels cut off for θ or, without one, for the prior; None where nothing."""
+        at = self._prior_rate() if theta is None else float(np.exp(np.asarray(theta, float))[0])
+        need = self._need(at)
+        if need <= self.levels:
+            return None
+        whose = ", the prior's upper quantile" if theta is None else ""
+        return (
+            f"{type(self).__name__}: levels={self.levels} cuts off what is best for a demand of rate {at:.4g}{whose}; "
+            f"give levels={need} or more, or leave it out."
+        )
+
+    def _prior_rate(self) -> float:
+        """The upper quantile of the prior."""
+        from scipy.special import gammainccinv
+
+        return float(np.max(gammainccinv(np.asarray(self.a, float), PRIOR_TAIL) / np.asarray(self.b, float)))
+
+    def _need(self, at: float) -> int:
+        """How many levels lose nothing at a demand rate: up to the quantile b/(b + h) of demand."""
+        need = newsvendor(at, float(np.min(self.holding)), float(np.max(self.margin)))[0] + 1
+        return need if math.log(at) <= HIGHEST else max(need, MOST_LEVELS + 1)
+
+    # The newsvendor
+
     def _below(self, theta) -> Float[Array, " levels"]:
         """P(D ≤ S) for all levels S."""
-        log_rate = clipped(theta, -10.0, 10.0)[0]
+        log_rate = clipped(theta, -30.0, HIGHEST)[0]
         return jnp.minimum(jnp.cumsum(jnp.exp(log_pmf(jnp.arange(self.levels), log_rate))), 1.0)
 
-    def costs(self, theta) -> Float[Array, " levels"]:
-        """h E(S - D)⁺ + b E(D - S)⁺ a period, with E(S - D)⁺ = Σ_{k<S} P(D ≤ k)."""
+    def _left(self, theta) -> Float[Array, " levels"]:
+        """E(S - D)⁺ = Σ_{k<S} P(D ≤ k) for all levels S."""
         F = self._below(theta)
-        left = jnp.cumsum(F) - F
-        return self.holding * left + self.shortage * (jnp.exp(clipped(theta, -10.0, 10.0)[0]) - jnp.arange(self.levels) + left)
+        return jnp.cumsum(F) - F
 
-    def plan(self, theta) -> Int[Array, ""]:
-        """The least level S with P(D ≤ S) ≥ b/(b + h), or the largest there is."""
-        short = self._below(theta) < self.shortage / (self.shortage + self.holding)
-        return jnp.minimum(jnp.sum(short), self.levels - 1)
+    def costs(self, theta) -> Float[Array, " levels"]:
+        """h E(S - D)⁺ + b E(D - S)⁺ a period, for all levels S."""
+        left = self._left(theta)
+        return self.holding * left + self.margin * (jnp.exp(clipped(theta, -30.0, HIGHEST)[0]) - jnp.arange(self.levels) + left)
 
-    def gain(self, theta):
-        return self.gain_of(theta, self.plan(theta))
+    def _stock(self, theta) -> tuple[Int[Array, ""], Scalar]:
+        """The least level S with P(D ≤ S) ≥ b/(b + h), or the largest there is, and what that may cost too much.
 
-    def gain_of(self, theta, policy):
-        return -self.costs(theta)[policy]
-
-    def table(self, theta) -> tuple[Array, Array]:
-        """The same world as a finite MDP over the stock on hand, 0 … levels - 1: transitions and expected rewards.
-
-        What is owed to customers is part of the next order and changes nothing else, so every backlog is state 0.
+        No policy costs less a period than the cheapest level, and costs are convex in the level, so nothing is lost where
+        S is among the levels. Where it is not, at most the whole cost is.
         """
-        levels = jnp.arange(self.levels)
-        pmf = jnp.exp(log_pmf(levels, theta[0]))
-        gap = levels[:, None] - levels  # the demand that leads from the level y to the stock left
-        moves = jnp.where(gap >= 0, pmf[jnp.maximum(gap, 0)], 0.0)
-        moves = moves.at[:, 0].set(jnp.maximum(1.0 - jnp.sum(moves[:, 1:], 1), 0.0))
-        after = jnp.maximum(levels[:, None], levels)  # [stock, action]: a level below the stock orders nothing
-        gains = jax.vmap(lambda y: self.gain_of(theta, y))(levels)
-        return moves[after], gains[after]
-
-    def act(self, policy, obs):
-        return policy
+        few = self._below(theta) < self.margin / (self.margin + self.holding)
+        level = jnp.minimum(jnp.sum(few), self.levels - 1)
+        costs = self.costs(theta)
+        lost = jnp.where(few[-1], costs[level], 0.0) + digits(costs)
+        return level, jnp.where(theta[0] <= HIGHEST, lost, jnp.inf)
 
     def start(self) -> Int[Array, ""]:
         return jnp.zeros((), int)
 
     def _demand(self, key, theta):
         return jax.random.poisson(_random.stock(key), jnp.exp(theta[0])).astype(int)
+
+
+def newsvendor(at: float, holding: float, margin: float) -> tuple[int, float]:
+    """The best level for Poisson demand of a rate, and its cost a period; in NumPy, without a largest level.
+
+    >>> newsvendor(30.0, 1.0, 4.0)[0]
+    35
+    """
+    from scipy.special import gammainc
+
+    allowed = holding / (holding + margin)  # P(D > S)
+    low, high = 0, 1
+    while gammainc(high + 1.0, at) > allowed:
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if gammainc(middle + 1.0, at) <= allowed else (middle + 1, high)
+    beyond = (at - low) * gammainc(low + 1.0, at) + at * math.exp(low * math.log(at) - at - math.lgamma(low + 1.0))
+    return low, holding * (low - at + beyond) + margin * beyond
+
+
+DEMAND = ("sample", "_demand", "log_likelihood")
+"""What says how a world moves and what is believed of it: nothing planned or summarised survives a change of one of them."""
+EARNED = (*DEMAND, "margin", "costs", "_need")
+"""And what it earns."""
 
 
 @module
@@ -141,11 +213,26 @@ class Inventory(BaseStock):
     The observation is the stock x, negative where demand waits; the action is S, and the period starts with max(x, S).
     θ = log λ with the prior λ ~ Gamma(a, rate b), for a rate cannot be negative. The posterior is exact.
 
+    Args:
+        levels: how many base stocks there are, 0 … levels - 1; by default as many as `rate` and the prior need. Fewer than
+            `rate` needs are refused.
+
     >>> from blts.dynamics import Inventory
     >>> shop = Inventory()
     >>> print(f"up to {shop.plan(shop.true)} at {-shop.gain(shop.true):.4f} a period")
     up to 6 at 2.9772 a period
     """
+
+    holding: Numbers = array(default=1.0)
+    shortage: Numbers = array(default=4.0)
+    rate: Numbers = array(default=4.0)
+    a: Numbers = array(default=2.0)
+    b: Numbers = array(default=0.5)
+    levels: int = static(default=None)  # a number as soon as it is checked
+
+    def check(self):
+        positive(self, "holding", "shortage", "rate", "a", "b")
+        self._fit_levels(MOST_LEVELS)
 
     def __str__(self) -> str:
         return (
@@ -153,27 +240,68 @@ class Inventory(BaseStock):
             f"shortage {float(self.shortage):.4g}, Poisson demand of rate {float(self.rate):.4g} in simulations."
         )
 
+    @property
+    def margin(self):
+        return self.shortage
+
+    # The belief
+
     def _served(self, row):
         """The demand of a row."""
         return (jnp.maximum(row.obs, row.action) - row.next_obs).astype(float)
 
+    @rests_on("sample", "_demand")
     def log_likelihood(self, theta, row):
         return log_pmf(self._served(row), theta[0])
 
+    @rests_on(*DEMAND)
+    def information(self, theta):
+        return jnp.exp(theta)
+
+    @rests_on(*DEMAND, "_served")
     def empty(self):
         return rate.Totals.zero()
 
+    @rests_on(*DEMAND)
     def add(self, summary, row):
         demand = self._served(row)
         return summary.plus(demand, -gammaln(demand + 1.0))
 
+    @rests_on(*DEMAND)
     def log_likelihood_of(self, theta, summary):
         return summary.rewards.total * theta[0] - summary.rows * jnp.exp(theta[0]) + summary.base.value
 
+    @rests_on(*DEMAND, "log_prior", "init", "empty", "add")
     def draw(self, key, summary):
         """A draw from the exact posterior."""
         return rate.draw(key, self.a + summary.rewards.total, self.b + summary.rows)[None]
 
+    # The decision
+
+    @rests_on(*EARNED, "act")
+    def plan(self, theta) -> Int[Array, ""]:
+        """The least level S with P(D ≤ S) ≥ b/(b + h), or the largest there is."""
+        return self._stock(theta)[0]
+
+    @rests_on(*EARNED)
+    def gain(self, theta):
+        return -self.costs(theta)[self._stock(theta)[0]]
+
+    @rests_on(*EARNED, "act")
+    def gain_of(self, theta, policy):
+        return -self.costs(theta)[policy]
+
+    @rests_on(*EARNED, "act", "plan", "gain")
+    def certify(self, theta) -> Certified:
+        level, lost = self._stock(theta)
+        return Certified(level, -self.costs(theta)[level], lost)
+
+    def act(self, policy, obs):
+        return policy
+
+    # The world
+
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         next_obs = jnp.maximum(obs, action) - self._demand(key, theta)
         left, backlog = jnp.maximum(next_obs, 0), jnp.maximum(-next_obs, 0)
@@ -190,34 +318,102 @@ class Sales(NamedTuple):
     stockouts: Int[Array, " levels"]
 
 
+class Cycle(NamedTuple):
+    """The best order-up-to cycle where a period costs g: its level, what it earns above that, and how long it lasts."""
+
+    level: Int[Array, ""]
+    surplus: Scalar
+    periods: Scalar
+    value: Float[Array, " levels"]
+    """Of a stock until the next order, above its replacement value."""
+    orders: Array
+    """The stocks at which it is best to order."""
+
+
 @module
 class LostSales(BaseStock):
-    """The same with demand beyond the stock lost and not seen: `shortage` is earned a unit sold, `holding` paid a unit left.
+    """Order up to a level; demand beyond it is lost and not seen. A unit sold earns `price`, one left costs `holding` a period.
 
-    Sales are censored demand: below the stock they have the Poisson probability, at a stock-out its upper tail P(D ≥ y). The
-    average reward is shortage · λ less the cost of the inventory with backlog, so the best level is the same.
+    An order costs `unit_cost` a unit and `fixed_cost` besides, and arrives at once. Sales are censored demand: below the stock
+    they have the Poisson probability, at a stock-out its upper tail P(D ≥ y).
+
+    Without a fixed cost a plan is one base stock: the average reward is (price - unit_cost) λ less the cost of the inventory
+    with backlog whose shortage cost is that margin. With one a plan is a table, the level to order up to for each stock (its
+    own where nothing is ordered), found by policy iteration over order cycles, whatever their structure.
+
+    Args:
+        fixed_cost: of each order; None or 0 where orders are free.
+        levels: how many levels of stock there are, 0 … levels - 1; by default as many as `rate` and the prior need.
 
     >>> from blts.dynamics import LostSales
     >>> shop = LostSales()
     >>> print(f"up to {shop.plan(shop.true)} for {shop.gain(shop.true):.4f} a period")
     up to 6 for 13.0228 a period
+    >>> shop = LostSales(price=9.0, unit_cost=5.0, fixed_cost=10.0)
+    >>> print(shop.plan(shop.true)[:6].tolist(), f"for {shop.gain(shop.true):.4f} a period")
+    [10, 10, 2, 3, 4, 5] for 7.2506 a period
     """
 
+    holding: Numbers = array(default=1.0)
+    price: Numbers = array(default=4.0)
+    rate: Numbers = array(default=4.0)
+    a: Numbers = array(default=2.0)
+    b: Numbers = array(default=0.5)
+    levels: int = static(default=None)  # a number as soon as it is checked
+    unit_cost: Numbers = array(default=0.0)
+    fixed_cost: Numbers = array(default=None)
+
+    def check(self):
+        positive(self, "holding", "price", "rate", "a", "b")
+        for name in ("unit_cost", "fixed_cost"):
+            cost = getattr(self, name)
+            ok = cost is None or not is_concrete(cost) or bool(np.all((np.asarray(cost) >= 0) & np.isfinite(cost)))
+            require(self, ok, f"{name} must be ≥ 0 and finite; got {short(cost)}.")
+        if is_concrete(self.price) and is_concrete(self.unit_cost):
+            sound = bool(np.all(np.asarray(self.price) > np.asarray(self.unit_cost)))
+            require(self, sound, f"price must be above unit_cost; got {short(self.price)} and {short(self.unit_cost)}.")
+        if self.fixed_cost is not None and is_concrete(self.fixed_cost) and not np.any(self.fixed_cost):
+            object.__setattr__(self, "fixed_cost", None)  # orders are free: one base stock is the plan
+        self._fit_levels(MOST_LEVELS if self.fixed_cost is None else MOST_STATES)
+
     def __str__(self) -> str:
+        fixed = "" if self.fixed_cost is None else f"an order {float(self.fixed_cost):.4g}, "
+        unit = f"a unit {float(self.unit_cost):.4g}, " if not is_concrete(self.unit_cost) or np.any(self.unit_cost) else ""
         return (
-            f"An inventory of up to {self.levels - 1} units with lost sales: holding {float(self.holding):.4g}, margin "
-            f"{float(self.shortage):.4g}, demand seen as sales only, Poisson of rate {float(self.rate):.4g} in simulations."
+            f"An inventory of up to {self.levels - 1} units with lost sales: price {float(self.price):.4g}, {unit}{fixed}"
+            f"holding {float(self.holding):.4g}, demand seen as sales only, Poisson of rate {float(self.rate):.4g} in simulations."
         )
 
+    @property
+    def margin(self):
+        return self.price - self.unit_cost
+
+    def _need(self, at: float) -> int:
+        """Above λ + (c + 2K)/h, with c the newsvendor's cost, no stock is worth holding: see `certify`."""
+        need = super()._need(at)
+        if self.fixed_cost is None:
+            return need
+        holding, fixed = float(np.min(self.holding)), float(np.max(self.fixed_cost))
+        return max(need, math.ceil(at + (newsvendor(at, holding, float(np.max(self.margin)))[1] + 2 * fixed) / holding) + 1)
+
+    # The belief
+
+    @rests_on("sample", "_demand")
     def log_likelihood(self, theta, row):
         y = jnp.maximum(row.obs, row.action)
         seen = log_pmf((y - row.next_obs).astype(float), theta[0])
         return jnp.where(row.next_obs > 0, seen, log_tail(y, theta[0], self.levels))
 
+    @rests_on(*DEMAND)
+    def information(self, theta):
+        return jnp.exp(theta)
+
+    @rests_on(*DEMAND)
     def empty(self):
         zero = jnp.zeros((), int)
         return Sales(zero, Sum.zero(), zero, Sum.zero(), jnp.zeros(self.levels, int))
 
+    @rests_on(*DEMAND)
     def add(self, summary, row):
         y = jnp.maximum(row.obs, row.action)
         out = row.next_obs == 0
@@ -226,14 +422,120 @@ class LostSales(BaseStock):
         stockouts = stockouts + ((jnp.arange(self.levels) == y) & out)
         return Sales(rows + 1, units.plus(sold), served + ~out, base.plus(-gammaln(sold + 1.0)), stockouts)
 
+    @rests_on(*DEMAND)
     def log_likelihood_of(self, theta, summary):
         seen = summary.sold.value * theta[0] - summary.served * jnp.exp(theta[0]) + summary.base.value
         return seen + jnp.sum(summary.stockouts * log_tail(jnp.arange(self.levels), theta[0], self.levels))
 
-    def gain_of(self, theta, policy):
-        return self.shortage * jnp.exp(clipped(theta, -10.0, 10.0)[0]) - self.costs(theta)[policy]
+    # The decision
 
+    @rests_on(*EARNED, "act")
+    def plan(self, theta):
+        return self._solved(theta).policy
+
+    @rests_on(*EARNED)
+    def gain(self, theta):
+        return self._solved(theta).gain
+
+    @rests_on(*EARNED, "act", "plan", "gain")
+    def certify(self, theta) -> Certified:
+        """Where orders are free, as of `Inventory`. With a fixed cost K, let g be the gain of the best cycle and V(x) ≥ c x the
+        value of a stock x until the next order, at g a period. V solves the optimality equation for all levels below
+        N = `levels`, and V(x) = c x continues it above where (price - c) λ + h λ - h N - g + max (V(x) - c x) ≤ 0; what that
+        exceeds 0 by bounds what a higher level could earn. V is bounded below, so the bound holds for every policy.
+        """
+        return self._solved(theta)
+
+    def _solved(self, theta) -> Certified:
+        if self.fixed_cost is None:
+            level, lost = self._stock(theta)
+            return Certified(level, self._revenue(theta) - self.costs(theta)[level], lost)
+        rate = jnp.exp(clipped(theta, -30.0, HIGHEST)[0])
+
+        def improve(carry):
+            # Newton's method on the surplus, which is convex in g, or Howard's on cycles: g rises to the best gain.
+            g, cycle, _, count = carry
+            better = g + jnp.maximum(cycle.surplus, 0.0) / cycle.periods
+            after = self._cycle(theta, better)
+            return better, after, (better > g) & (count < 60), count + 1
+
+        zero = jnp.zeros_like(rate)
+        g, cycle, *_ = lax.while_loop(lambda c: c[2], improve, (zero, self._cycle(theta, zero), jnp.ones((), bool), 0))
+        stock, over = jnp.arange(self.levels), jnp.maximum(cycle.surplus, 0.0)
+        earns = g > 0  # otherwise it is best never to order
+        policy = jnp.where(cycle.orders & (stock < cycle.level) & earns, cycle.level, stock)
+        tail = (self.margin + self.holding) * rate - self.holding * self.levels - g + jnp.max(cycle.value)
+        size = digits(jnp.stack([self.margin * rate, self.holding * self.levels, jnp.max(cycle.value) + self.margin * self.levels]))
+        lost = over + jnp.maximum(tail, 0.0) + size
+        return Certified(policy, g, jnp.where(theta[0] <= HIGHEST, lost, jnp.inf))
+
+    def _revenue(self, theta):
+        """The margin on all demand a period."""
+        return self.margin * jnp.exp(clipped(theta, -30.0, HIGHEST)[0])
+
+    def _period(self, theta) -> Float[Array, " levels"]:
+        """What a period earns that starts with each level: price · sold - holding · left."""
+        left = self._left(theta)
+        return self.price * (jnp.arange(self.levels) - left) - self.holding * left
+
+    def _cycle(self, theta, g: Scalar) -> Cycle:
+        """The best way from an order to the next, where each period costs g.
+
+        W(y) = r(y) - g + E V((y - D)⁺) with V(x) = max(W(x), c x) and V(0) = 0: the stock only falls until the next order, so
+        one pass from below solves it. D = 0 leads back to y, which the division by P(D > 0) accounts for.
+        """
+        N, log_rate = self.levels, clipped(theta, -30.0, HIGHEST)[0]
+        pmf = jnp.exp(log_pmf(jnp.arange(N), log_rate))
+        r, worth = self._period(theta), self.unit_cost * jnp.arange(N)
+        some = -jnp.expm1(-jnp.exp(log_rate))
+        backwards = jnp.concatenate([pmf[::-1], jnp.zeros(N)])
+
+        def level(carry, y):
+            V, T = carry  # the value of a stock and the periods it lasts; both 0 where it is 0
+            leads = lax.dynamic_slice_in_dim(backwards, N - 1 - y, N)  # P(D = y - x) for x ≤ y
+            value, periods = r[y] - g + leads @ V, 1.0 + leads @ T
+            orders = (value < some * worth[y]) | (y == 0)
+            V_y, T_y = jnp.where(orders, worth[y], value / some), jnp.where(orders, 0.0, periods / some)
+            V_y = jnp.where(y == 0, 0.0, V_y)
+            at = jnp.arange(N) == y
+            row = value + pmf[0] * V_y, periods + pmf[0] * T_y, orders
+            return (jnp.where(at, V_y, V), jnp.where(at, T_y, T)), row
+
+        none = jnp.zeros_like(r)
+        (V, _), (W, periods, orders) = lax.scan(level, (none, none), jnp.arange(N))
+        surplus = (W - worth - self.fixed_cost).at[0].set(-jnp.inf)
+        best = jnp.argmax(surplus)
+        return Cycle(best, surplus[best], periods[best], V - worth, orders)
+
+    @rests_on(*EARNED, "act")
+    def gain_of(self, theta, policy):
+        if self.fixed_cost is None:
+            return self._revenue(theta) - self.costs(theta)[policy]
+        return stationary_reward(*self.table(theta), policy)
+
+    @rests_on(*EARNED)
+    def table(self, theta) -> tuple[Array, Array]:
+        """The levels as a finite MDP over the stock, 0 … levels - 1: transitions and expected rewards."""
+        levels = jnp.arange(self.levels)
+        pmf = jnp.exp(log_pmf(levels, theta[0]))
+        gap = levels[:, None] - levels  # the demand that leads from the level y to the stock left
+        moves = jnp.where(gap >= 0, pmf[jnp.maximum(gap, 0)], 0.0)
+        moves = moves.at[:, 0].set(jnp.maximum(1.0 - jnp.sum(moves[:, 1:], 1), 0.0))
+        after = jnp.maximum(levels[:, None], levels)  # [stock, action]: a level below the stock orders nothing
+        ordered = after - levels[:, None]
+        paid = self.unit_cost * ordered + (0.0 if self.fixed_cost is None else self.fixed_cost) * (ordered > 0)
+        return moves[after], self._period(theta)[after] - paid
+
+    def act(self, policy, obs):
+        return policy if self.fixed_cost is None else policy[obs]
+
+    # The world
+
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         y = jnp.maximum(obs, action)
         sold = jnp.minimum(y, self._demand(key, theta))
-        return y - sold, self.shortage * sold - self.holding * (y - sold)
+        paid = self.unit_cost * (y - obs)
+        if self.fixed_cost is not None:
+            paid = paid + self.fixed_cost * (y > obs)
+        return y - sold, self.price * sold - self.holding * (y - sold) - paid

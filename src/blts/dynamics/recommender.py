@@ -12,12 +12,15 @@ from jax.scipy.special import betaln
 from .. import _random, planning
 from .._module import array, is_concrete, module, positive
 from .._typing import Array, Float, Int, Numbers, Scalar
+from ..declared import rests_on
 from ..errors import ConfigError
-from .base import clipped, inside
+from .base import Certified, clipped, inside, within
 from .finite import categorical, stationary_reward
 
 # The largest information f log²f/(1 - f) of a follow / not follow with probability f, which it has at f = 0.203.
 MOST_INFORMATION = 0.6476
+BOX = 30.0  # logits of φ that are planned for
+MOVES = ("sample", "log_likelihood")
 LEAST_SHARE = 0.05  # of it where φ is near 1: a start there must not make the steps too long for a posterior elsewhere
 
 
@@ -101,11 +104,13 @@ class Recommender:
 
     # The belief
 
+    @rests_on("log_prior")
     def init(self, key):
         key_a, key_b = _random.split(key)
         draw = _random.log_gamma(key_a, jnp.asarray(self.a, float)) - _random.log_gamma(key_b, jnp.asarray(self.b, float))
         return draw[None]
 
+    @rests_on("init")
     def log_prior(self, theta):
         return self.a * jax.nn.log_sigmoid(theta[0]) + self.b * jax.nn.log_sigmoid(-theta[0]) - betaln(self.a, self.b)
 
@@ -117,23 +122,28 @@ class Recommender:
         p = jnp.asarray(self.passive, float)
         return jnp.where(next_s == a, 0.0, jnp.log(p[s, next_s]) - jnp.log1p(-p[s, a]))
 
+    @rests_on("sample", "expect", "transitions", "_follow")
     def log_likelihood(self, theta, row):
         s, a = row.obs, row.action
         follow = log_follow(jax.nn.log_sigmoid(theta[0]), jnp.log(jnp.asarray(self.passive, float)[s, a]), row.next_obs == a)
         return follow + self._rest(s, a, row.next_obs)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         """That of a recommendation with f = 0.2 in logit φ: f log²f/(1 - f) · (1 - φ)²."""
         return MOST_INFORMATION * jnp.maximum(jnp.square(jax.nn.sigmoid(-theta)), LEAST_SHARE)
 
+    @rests_on("log_prior")
     def prior_precision(self):
         # The curvature (a + b) φ (1 - φ) of -log prior at its mode.
         return jnp.reshape(self.a * self.b / (self.a + self.b), (1,))
 
+    @rests_on(*MOVES)
     def empty(self):
         zero = jnp.zeros((self.states, self.states))
         return Follows(jnp.zeros((), int), zero, zero, jnp.zeros(()))
 
+    @rests_on(*MOVES)
     def add(self, summary, row):
         places = jnp.arange(self.states)
         pair = (places[:, None] == row.obs) & (places == row.action)
@@ -142,6 +152,7 @@ class Recommender:
         rows, yes, no, base = summary
         return Follows(rows + 1, yes + (pair & followed), no + (pair & ~followed), base + rest)
 
+    @rests_on(*MOVES)
     def log_likelihood_of(self, theta, summary):
         log_phi, log_p = jax.nn.log_sigmoid(theta[0]), self._log_p()
         yes, no = log_follow(log_phi, log_p, True), log_follow(log_phi, log_p, False)
@@ -150,33 +161,43 @@ class Recommender:
     # The decision
 
     def _follow(self, theta):
-        return jnp.exp(jax.nn.sigmoid(clipped(theta, -10.0, 10.0)[0]) * self._log_p())
+        return jnp.exp(jax.nn.sigmoid(clipped(theta, -BOX, BOX)[0]) * self._log_p())
 
     def expect(self, theta, values: Float[Array, " points"]) -> Float[Array, "points points"]:
         """E[v(s') | s, a] in O(S²): f v(a) + (1 - f) (E_p v - p(a|s) v(a))/(1 - p(a|s)) with f = p(a|s)^φ."""
         p, f = jnp.asarray(self.passive, float), self._follow(theta)
         return f * values + (1 - f) * (p @ values[:, None] - p * values) / (1 - p)
 
+    @rests_on(*MOVES, "transitions")
     def solve(self, theta) -> planning.Plan:
         """Policy, gain and bias by relative value iteration."""
         return planning.relative_value_iteration(
             lambda v: self.expect(theta, v), self.expect(theta, jnp.asarray(self.rewards, float))
         )
 
+    @rests_on(*MOVES, "act")
     def plan(self, theta):
         return self.solve(theta).policy
 
+    @rests_on(*MOVES)
     def gain(self, theta):
         return self.solve(theta).gain
+
+    @rests_on(*MOVES, "act", "plan", "gain")
+    def certify(self, theta) -> Certified:
+        found = self.solve(theta)
+        return Certified(found.policy, found.gain, jnp.where(within(theta, -BOX, BOX), found.residual, jnp.inf))
 
     def transitions(self, theta) -> Float[Array, "points points points"]:
         """P(s'|s, a; θ), which the plan does not need."""
         return jax.vmap(lambda v: self.expect(theta, v), out_axes=2)(jnp.eye(self.states))
 
+    @rests_on(*MOVES)
     def table(self, theta) -> tuple[Array, Array]:
         """Transitions and expected rewards as a finite MDP."""
         return self.transitions(theta), self.expect(theta, jnp.asarray(self.rewards, float))
 
+    @rests_on(*MOVES, "act", "start")
     def gain_of(self, theta, policy):
         return stationary_reward(self.transitions(theta), self.expect(theta, jnp.asarray(self.rewards, float)), policy)
 
@@ -188,6 +209,7 @@ class Recommender:
     def start(self):
         return jnp.zeros((), int)
 
+    @rests_on("log_likelihood", "expect", "transitions", "_follow")
     def sample(self, key, theta, obs, action):
         p = jnp.asarray(self.passive, float)[obs]
         f = jnp.exp(jax.nn.sigmoid(theta[0]) * jnp.log(p[action]))

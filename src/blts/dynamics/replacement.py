@@ -11,9 +11,13 @@ import numpy as np
 from .. import _random
 from .._module import array, at_least, finite, module, positive, static
 from .._typing import Array, Float, Int, Numbers
+from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import BestOf, clipped
+from .base import BestOf, Certified, clipped, within
+
+BOX = 20.0  # θ that is planned for
+MOVES = ("sample", "log_likelihood")
 
 
 class Wear(NamedTuple):
@@ -71,33 +75,41 @@ class Replacement(BestOf):
 
     # The belief
 
+    @rests_on("log_prior")
     def init(self, key):
         return self.prior_sd * _random.normal(key, (2,))
 
+    @rests_on("init")
     def log_prior(self, theta):
         return -0.5 * jnp.sum(jnp.square(theta / self.prior_sd)) - 2.0 * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
 
+    @rests_on("sample", "_logits")
     def log_likelihood(self, theta, row):
         z = theta[0] + theta[1] * row.obs / self.levels
         informs = (row.action == 0) & (row.obs < self.levels)
         return jnp.where(informs, jax.nn.log_sigmoid(jnp.where(row.next_obs > row.obs, z, -z)), 0.0)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         """The largest curvature 1/4 of a logistic row, times E(1, (s/levels)²) for an even spread of wear."""
         del theta  # a curvature that vanishes with p (1 - p) would make the first steps from a far start too long
         return jnp.asarray([1 / 4, 1 / 12])
 
+    @rests_on("log_prior")
     def prior_precision(self):
         return jnp.full(2, 1.0 / jnp.square(self.prior_sd))
 
+    @rests_on(*MOVES)
     def empty(self):
         return Wear(jnp.zeros((), int), jnp.zeros(self.levels), jnp.zeros(self.levels))
 
+    @rests_on(*MOVES)
     def add(self, summary, row):
         mine = (jnp.arange(self.levels) == row.obs) & (row.action == 0)
         wore = row.next_obs > row.obs
         return Wear(summary.rows + 1, summary.wore + (mine & wore), summary.held + (mine & ~wore))
 
+    @rests_on(*MOVES)
     def log_likelihood_of(self, theta, summary):
         z = self._logits(theta)
         return jnp.sum(summary.wore * jax.nn.log_sigmoid(z) + summary.held * jax.nn.log_sigmoid(-z))
@@ -110,13 +122,24 @@ class Replacement(BestOf):
         Level s lasts 1/p(s) rounds, so a cycle to k costs `replacing` + Σ_{s<k} c(s)/p(s) and takes 1 + Σ_{s<k} 1/p(s).
         Wear moves up by one or back to 0, so every stationary policy is one of these.
         """
-        z = clipped(self._logits(clipped(theta, -20.0, 20.0)), -20.0, 20.0)
+        z = clipped(self._logits(clipped(theta, -BOX, BOX)), -BOX, BOX)
         rounds = 1.0 + jnp.exp(-z)
         cost = self.running * jnp.square(jnp.arange(self.levels)) * rounds
         before = lambda x: jnp.concatenate([jnp.zeros(1), jnp.cumsum(x)])  # noqa: E731
         cycles = -(self.replacing + before(cost)) / (1.0 + before(rounds))
         return jnp.concatenate([cycles, -self.running * jnp.full(1, float(self.levels)) ** 2])
 
+    plan = rests_on(*MOVES, "act")(BestOf.plan)
+    gain = rests_on(*MOVES)(BestOf.gain)
+    gain_of = rests_on(*MOVES, "act")(BestOf.gain_of)
+
+    @rests_on(*MOVES, "act", "plan", "gain", "gains")
+    def certify(self, theta) -> Certified:
+        found = super().certify(theta)
+        planned = within(theta, -BOX, BOX) & within(self._logits(theta), -BOX, BOX)
+        return found._replace(residual=jnp.where(planned, found.residual, jnp.inf))
+
+    @rests_on(*MOVES, "_logits")
     def table(self, theta) -> tuple[Array, Array]:
         """The same world as a finite MDP over wear 0 … levels: transitions and rewards."""
         s, size = jnp.arange(self.levels + 1), self.levels + 1
@@ -134,6 +157,7 @@ class Replacement(BestOf):
     def start(self):
         return jnp.zeros((), int)
 
+    @rests_on("log_likelihood", "_logits")
     def sample(self, key, theta, obs, action):
         wears = _random.uniform(key) < jax.nn.sigmoid(theta[0] + theta[1] * obs / self.levels)
         kept = jnp.minimum(obs + wears, self.levels)

@@ -11,10 +11,14 @@ import numpy as np
 from .. import _random
 from .._module import array, at_least, module, positive, static
 from .._typing import Array, Float, Int, Numbers
+from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import clipped, inside
+from .base import Certified, clipped, digits, inside, within
 from .finite import stationary_reward
+
+BOX = 20.0  # θ that is planned for
+MOVES = ("sample", "log_likelihood")
 
 
 class Strokes(NamedTuple):
@@ -73,9 +77,11 @@ class LogitRiverSwim:
 
     # The belief
 
+    @rests_on("log_prior")
     def init(self, key):
         return self.prior_sd * _random.normal(key, (2,))
 
+    @rests_on("init")
     def log_prior(self, theta):
         return -0.5 * jnp.sum(jnp.square(theta / self.prior_sd)) - 2.0 * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
 
@@ -88,24 +94,30 @@ class LogitRiverSwim:
         move = jnp.sign(row.next_obs - row.obs) + 1
         return jnp.where(held & (row.obs == 0), 3, jnp.where(held & (row.obs == self.length - 1), 4, move))
 
+    @rests_on("sample", "transitions")
     def log_likelihood(self, theta, row):
         return jnp.where(row.action == 1, self._log_kinds(theta)[self._kind(row)], 0.0)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         """p (1 - p) of a drift and of an advance, kept from 0 so that a far start does not make the steps too long."""
         p = jax.nn.softmax(self._logits(theta))[jnp.asarray([0, 2])]
         return jnp.maximum(p * (1.0 - p), 0.03)
 
+    @rests_on("log_prior")
     def prior_precision(self):
         return jnp.full(2, 1.0 / jnp.square(self.prior_sd))
 
+    @rests_on(*MOVES)
     def empty(self):
         return Strokes(jnp.zeros((), int), jnp.zeros(5))
 
+    @rests_on(*MOVES)
     def add(self, summary, row):
         seen = (jnp.arange(5) == self._kind(row)) & (row.action == 1)
         return Strokes(summary.rows + 1, summary.kinds + seen)
 
+    @rests_on(*MOVES)
     def log_likelihood_of(self, theta, summary):
         return jnp.sum(summary.kinds * self._log_kinds(theta))
 
@@ -116,16 +128,25 @@ class LogitRiverSwim:
 
         Swimming right, π(s) ∝ (p_right/p_left)^s, for between any two neighbours as many cross either way.
         """
-        theta = clipped(theta, -20.0, 20.0)
+        theta = clipped(theta, -BOX, BOX)
         pi = jax.nn.softmax(jnp.arange(self.length) * (theta[1] - theta[0]))
         return jnp.stack([self.small + 0.0 * pi[-1], self.large * pi[-1]])
 
+    @rests_on(*MOVES, "act", "transitions", "rewards", "_logits")
     def plan(self, theta) -> Int[Array, " states"]:
         return jnp.full(self.length, jnp.argmax(self.gains(theta)))
 
+    @rests_on(*MOVES, "transitions", "rewards", "_logits")
     def gain(self, theta):
         return jnp.max(self.gains(theta))
 
+    @rests_on(*MOVES, "act", "transitions", "rewards", "_logits", "plan", "gain", "gains")
+    def certify(self, theta) -> Certified:
+        gains = self.gains(theta)
+        lost = jnp.where(within(theta, -BOX, BOX), digits(gains), jnp.inf)
+        return Certified(self.plan(theta), jnp.max(gains), lost)
+
+    @rests_on(*MOVES, "act", "start")
     def gain_of(self, theta, policy):
         return stationary_reward(self.transitions(theta), self.rewards(), policy)
 
@@ -139,6 +160,7 @@ class LogitRiverSwim:
     def rewards(self) -> Float[Array, "states actions"]:
         return jnp.zeros((self.length, 2)).at[0, 0].set(self.small).at[-1, 1].set(self.large)
 
+    @rests_on(*MOVES)
     def table(self, theta) -> tuple[Array, Array]:
         """Transitions and rewards as a finite MDP."""
         return self.transitions(theta), self.rewards()
@@ -151,6 +173,7 @@ class LogitRiverSwim:
     def start(self):
         return jnp.zeros((), int)
 
+    @rests_on("log_likelihood", "transitions", "rewards")
     def sample(self, key, theta, obs, action):
         drift, hold, _ = jax.nn.softmax(self._logits(theta))
         u = _random.uniform(key)

@@ -7,10 +7,15 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._module import array, module, short, static
+from .._module import array, is_concrete, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
+from ..declared import provides, rests_on
+from ..dynamics.base import Dynamics, Truncated, why_not
 from ..errors import ConfigError
 from .base import Step
+
+BELIEF = ("log_likelihood", "information", "prior_precision", "log_prior", "gain_of")
+"""What of a dynamics a world does not need."""
 
 
 class Where(NamedTuple):
@@ -26,7 +31,8 @@ class ParametricMDP:
     """A dynamics with a true θ: the one of the named problem, the one given, or one drawn from the prior (`drawn`).
 
     The regret of a round is the optimal average reward less the reward, so that its sum is T times the gain less what
-    was earned.
+    was earned. A dynamics whose optimum is not known is refused: one that a subclass moves in another way than it plans, and
+    one that cuts off what is best for θ.
     """
 
     dynamics: Any
@@ -34,10 +40,15 @@ class ParametricMDP:
     drawn: bool = static(default=False)
 
     def check(self):
+        if (why := why_not(self.dynamics, Dynamics, *BELIEF)) is not None:
+            raise ConfigError(f"ParametricMDP: {why}")
         if self.theta is not None and np.shape(self.theta) != (self.dynamics.dim,):
             raise ConfigError(f"ParametricMDP: theta must have {self.dynamics.dim} numbers; got shape {np.shape(self.theta)}.")
         if self.theta is not None and self.drawn:
             raise ConfigError("ParametricMDP: theta is given or drawn, not both; leave one out.")
+        known = self.drawn or (self.theta is not None and is_concrete(self.theta))
+        if known and provides(self.dynamics, Truncated) and (why := self.dynamics.why_cut(self.theta)) is not None:
+            raise ConfigError(why)
 
     def __str__(self) -> str:
         theta = "drawn from the prior for each replication" if self.drawn else f"θ = {short(np.asarray(self.truth))}"
@@ -50,6 +61,7 @@ class ParametricMDP:
     states: ClassVar[None] = None
     """There is no table of states to count visits in."""
 
+    @rests_on("reset", "step")
     @property
     def truth(self) -> Any:
         """The true θ; None where each replication draws its own."""

@@ -10,6 +10,7 @@ import numpy as np
 from .. import _random, planning
 from .._module import array, at_least, is_concrete, module, require, short, static
 from .._typing import Array, Bool, Float, Int, Numbers, PRNGKey, Scalar
+from ..declared import rests_on, why_lost
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
 from ..samplers.rows import ExactRows
@@ -72,7 +73,8 @@ def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: Any) -> A
 class MDP:
     """A finite MDP from transition probabilities `[states, actions, states]` and expected rewards `[states, actions]`.
 
-    Its regret is T times the optimal average reward less what was earned. It is solved once, when it is built.
+    Its regret is T times the optimal average reward less what was earned. It is solved once, when it is built. A subclass
+    that moves or starts in another way says its own `gain` and `best`.
 
     Args:
         successors: with K possible next states a pair, their numbers `[states, actions, K]`; `transitions` then has the K
@@ -108,15 +110,21 @@ class MDP:
             inside = (self.rewards >= 0) & (self.rewards <= 1)
             require(self, inside, "Bernoulli rewards need means between 0 and 1; give law='mean' or rescale them.")
         if self.gain is None or self.best is None:
+            if (why := why_lost(self, "solve") or why_lost(self, "best_of")) is not None:
+                raise ConfigError(f"The optimum is not known: {why} Or give gain=… and best=….")
             found = self.solve()
-            scale = np.abs(self.rewards).max() + found.span
             object.__setattr__(self, "gain", np.asarray(found.gain, float))
-            best = best_actions(self.table, self.rewards, found, 1e-9 * float(scale) + 2 * float(found.residual))
-            object.__setattr__(self, "best", np.asarray(best, float))
+            object.__setattr__(self, "best", np.asarray(self.best_of(found), float))
 
+    @rests_on("reset", "step", "world", "dense", "table")
     def solve(self) -> planning.Plan:
         """The optimal plan in double precision, certified."""
         return planning.solve(self.table, self.rewards)
+
+    @rests_on("reset", "step", "world", "dense", "table")
+    def best_of(self, plan: planning.Plan) -> Any:
+        scale = np.abs(self.rewards).max() + plan.span
+        return best_actions(self.table, self.rewards, plan, 1e-9 * float(scale) + 2 * float(plan.residual))
 
     @property
     def table(self) -> Any:
@@ -152,6 +160,7 @@ class MDP:
         best = jnp.asarray(self.best) > 0.5
         return World(number(cumulative(self.transitions)), successors, number(self.rewards), number(self.gain), best)
 
+    @rests_on("reset", "step", "world", "table")
     @property
     def truth(self) -> Sampled:
         """The MDP as a model of it is drawn: what the optimal policy plans with."""
@@ -204,7 +213,7 @@ class DrawnMDP:
         weights = self.model.weights.reshape(S * A, S)
         drawn = ExactRows().draw(_random.split(key_rows, S * A), weights, jnp.zeros_like(weights), weights)
         sampled = Sampled(drawn.rows.reshape(S, A, S), self.model.draw_rewards(key_rewards, self.model.no_rewards()))
-        plan = self.model.plan(sampled)
+        plan = planning.plan(sampled.rows, sampled.rewards)  # and not the model's own, which may be another than the best
         tolerance = 1e-5 * (jnp.abs(sampled.rewards).max() + plan.span)
         best = best_actions(sampled.rows, sampled.rewards, plan, tolerance)
         world = World(cumulative(sampled.rows), None, sampled.rewards, plan.gain, best)

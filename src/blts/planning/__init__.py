@@ -3,6 +3,7 @@
 from .base import Plan as Plan
 from .base import Sparse as Sparse
 from .base import expected as expected
+from .base import residual as residual
 from .batch import plan as plan
 from .checks import check as check
 from .classes import Structure as Structure

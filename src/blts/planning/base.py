@@ -65,6 +65,17 @@ def expected(transitions: Transitions, values: Float[Array, " states"]) -> Float
     return transitions.expect(values) if isinstance(transitions, Sparse) else transitions @ values
 
 
+def residual(
+    transitions: Float[Array, "*models states actions states"], rewards: Float[Array, "*models states actions"], plan: Plan
+) -> Float[Array, "*models"]:
+    """The certificate of plans that anything may have made, from their policies and biases alone: `Plan.residual`."""
+    h = plan.bias
+    q = rewards + jnp.einsum("...sat,...t->...sa", transitions, h)
+    kept = jnp.take_along_axis(q, plan.policy[..., None], -1)[..., 0]
+    size = jnp.abs(rewards).max((-2, -1)) + h.max(-1) - h.min(-1)
+    return (q.max(-1) - h).max(-1) - (kept - h).min(-1) + size * jnp.finfo(h.dtype).eps
+
+
 def default_tolerance(dtype: jax.typing.DTypeLike) -> float:
     """A share of the largest reward: 10⁻⁴ in single precision, where h itself is rounded, 10⁻⁹ in double."""
     return 1e-4 if jnp.finfo(dtype).bits < 64 else 1e-9

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .. import envs, models
+from ..declared import provides
 from ..dynamics import Dynamics
+from ..dynamics.base import why_not
 from ..errors import ConfigError, UnknownName
 
 PRIORS = {
@@ -34,17 +36,24 @@ class Problem(NamedTuple):
     def world(self) -> str:
         """What kind of agent can play: "bandit", "table" (a tabular MDP) or "parametric" (θ ∈ R^d)."""
         model = self.model()
-        return "table" if isinstance(model, models.Tabular) else "parametric" if isinstance(model, Dynamics) else "bandit"
+        if isinstance(model, models.Tabular):
+            return "table"
+        if isinstance(self.env, envs.ParametricMDP) and (why := why_not(model, Dynamics)) is not None:
+            raise ConfigError(why)
+        return "parametric" if provides(model, Dynamics) else "bandit"
 
     def drawn(self, prior: str | None = None) -> Problem:
         """The same problem with each replication's world drawn from the prior: its mean regret is the Bayesian regret."""
         model, env = self.model(prior), self.env
-        if isinstance(env, envs.Bandit):
+        kind = type(env)  # and not what it inherits from: a subclass would be replaced by the plain class
+        if kind is envs.Bandit:
             return self._replace(env=envs.Bandit(model, arms=env.actions))
-        if isinstance(env, envs.LinearBandit):
+        if kind is envs.LinearBandit:
             return self._replace(env=envs.LinearBandit(models.stack(model, env.actions)))
-        if isinstance(env, envs.MDP | envs.DrawnMDP):
-            return self._replace(env=envs.DrawnMDP(model))
-        if isinstance(env, envs.ParametricMDP):
+        if kind in (envs.MDP, envs.DrawnMDP):
+            return self._replace(env=envs.DrawnMDP(model, env.law, env.sd))
+        if kind is envs.ParametricMDP:
             return self._replace(env=envs.ParametricMDP(model, drawn=True))
-        raise ConfigError("Recorded rewards cannot be drawn from a prior; leave out --drawn.")
+        if kind is envs.Bootstrap:
+            raise ConfigError("Recorded rewards cannot be drawn from a prior; leave out --drawn.")
+        raise ConfigError(f"How a {kind.__name__} is drawn from a prior is not known; leave out --drawn, or draw it in its reset.")

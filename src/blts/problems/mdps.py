@@ -78,20 +78,20 @@ def linear_quadratic(a=0.9, b=0.5, q=1.0, r=0.1, sd=1.0) -> Problem:
 
 
 @register("environment", "inventory", mdp=True)
-def inventory(rate=4.0, holding=1.0, shortage=4.0, levels=20) -> Problem:
-    """Poisson demand with backlog, θ = log rate: order up to a base stock."""
+def inventory(rate=4.0, holding=1.0, shortage=4.0, levels=None) -> Problem:
+    """Poisson demand with backlog, θ = log rate: order up to a base stock. Without levels, as many as are needed."""
     return _parametric(dynamics.Inventory(holding, shortage, rate, levels=levels))
 
 
 @register("environment", "lost-sales", mdp=True)
-def lost_sales(rate=4.0, holding=1.0, shortage=4.0, levels=20) -> Problem:
-    """Poisson demand with lost sales: demand beyond the stock is not seen."""
-    return _parametric(dynamics.LostSales(holding, shortage, rate, levels=levels))
+def lost_sales(rate=4.0, holding=1.0, price=4.0, unit_cost=0.0, fixed_cost=0.0, levels=None) -> Problem:
+    """Poisson demand with lost sales: demand beyond the stock is not seen. Without levels, as many as are needed."""
+    return _parametric(dynamics.LostSales(holding, price, rate, levels=levels, unit_cost=unit_cost, fixed_cost=fixed_cost))
 
 
 @register("environment", "admission", mdp=True)
-def admission(arrival=0.8, service=1.0, reward=6.0, cost=1.0, capacity=20) -> Problem:
-    """M/M/1 admission control, θ = log rates: admit while the queue is short."""
+def admission(arrival=0.8, service=1.0, reward=6.0, cost=1.0, capacity=None) -> Problem:
+    """M/M/1 admission control, θ = log rates: admit while the queue is short. Without a capacity, as long a queue as is needed."""
     return _parametric(dynamics.Admission(arrival, service, reward, cost, capacity=capacity))
 
 

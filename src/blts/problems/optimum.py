@@ -6,36 +6,62 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .. import envs, planning
+from ..declared import provides, why_lost
+from ..dynamics import Certifying, Dynamics, Truncated
+from ..dynamics.base import why_not
 from ..errors import ConfigError
 from .base import Problem
+
+ALLOWED = 1e-6  # of the gain
 
 
 def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
     """`gain`, `policy`, `span` and `residual` of an MDP.
 
     The residual bounds what the policy may lose a round. A policy is a list of actions, or what describes it: a base stock,
-    a threshold, a feedback gain. A world without a table of states has no span; its residual is that of its own equation.
+    a threshold, a feedback gain. A world with infinitely many states has no span; its residual is of its own equation, and
+    what a truncation of its states may lose is part of it.
+
+    Raises:
+        ConfigError: where no optimum is known: worlds that are drawn, subclasses that move in a way of their own, and plans whose
+            residual is above a millionth of the gain.
     """
     with jax.enable_x64(True):
         env = build().env
         if isinstance(env, envs.MDP):
-            plan = env.solve()
-            return _of_plan(plan)
-        if isinstance(env, envs.ParametricMDP):
-            world, theta = env.dynamics, env.truth
-            found = {"gain": float(world.gain(theta)), "policy": _plain(world.plan(theta)), "span": None, "residual": None}
-            if hasattr(world, "table"):
-                # The plan is by a formula of the world's own; its certificate comes from the finite MDP that it stands for.
-                certified = planning.solve(*world.table(theta))
-                gap = abs(found["gain"] - float(certified.gain))
-                found |= {"span": float(certified.span), "residual": float(certified.residual) + gap}
-            elif hasattr(world, "residual"):
-                found["residual"] = float(world.residual(theta))
-            return found
+            if (why := why_lost(env, "solve")) is not None:
+                raise ConfigError(f"The optimum is not known: {why}")
+            return _of_plan(env.solve())
+        if isinstance(env, envs.ParametricMDP) and not getattr(env, "drawn", False):
+            if (why := why_lost(env, "truth") or why_not(env.dynamics, Dynamics)) is not None:
+                raise ConfigError(f"The optimum is not known: {why}")
+            return _checked(_parametric(env.dynamics, jnp.asarray(env.truth, float)))
     raise ConfigError("Each replication of this problem draws an MDP of its own, so there is no one optimum; name a fixed MDP.")
+
+
+def _parametric(world: Any, theta: Any) -> dict[str, Any]:
+    found = {"gain": float(world.gain(theta)), "policy": _plain(world.plan(theta)), "span": None, "residual": None}
+    if provides(world, Certifying):
+        found["residual"] = float(world.certify(theta).residual)
+    if hasattr(world, "table") and not provides(world, Truncated):
+        # The plan is by a formula of the world's own, and its certificate by the finite MDP that it stands for.
+        certified = planning.solve(*world.table(theta))
+        gap = abs(found["gain"] - float(certified.gain))
+        found |= {"span": float(certified.span), "residual": float(certified.residual) + gap}
+    return found
+
+
+def _checked(found: dict[str, Any]) -> dict[str, Any]:
+    """Refuse a plan that may lose more than a millionth of its gain."""
+    if found["residual"] is None or found["residual"] <= ALLOWED * max(1.0, abs(found["gain"])):
+        return found
+    raise ConfigError(
+        f"This world was not solved: its best plan, with the gain {found['gain']:.6g}, may lose {found['residual']:.2g} a round."
+    )
 
 
 def _of_plan(plan: Any) -> dict[str, Any]:
