@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
@@ -166,8 +167,14 @@ class NumPyro(_Custom):
 
 def _call(function: Callable, values: dict[str, Array], hyper: dict[str, Array]) -> Any:
     """function(**values), with those hyper-parameters that it names."""
-    named = inspect.signature(function).parameters
+    named = _named(function)
     return function(**values, **{name: value for name, value in hyper.items() if name in named and name not in values})
+
+
+@functools.cache
+def _named(function: Callable) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function. Cached, as threads must not ask `inspect` for a builtin's (see studies/store.py)."""
+    return inspect.signature(function).parameters
 
 
 def from_numpyro(
