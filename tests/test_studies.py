@@ -170,6 +170,11 @@ BAD = {
     "unknown task": ('task = "simulat"\n' + TOML, "There is no task named 'simulat'. Did you mean 'simulate'?"),
     "unknown metric": ('metrics = ["batchs"]\n' + TOML, "line 1: There is no metric named 'batchs'. Did you mean 'batches'?"),
     "no such reference": ('reference = { agent = "blts" }\n' + TOML, "No condition matches the reference"),
+    "metrics not a list": ("metrics = 3\n" + TOML, "line 1: metrics must be a list of names; got 3."),
+    "conditions a number": ("conditions = 3", "line 1: conditions must be a list of tables"),
+    "rows that no condition has": ('rows = "agnt"\n' + TOML, "line 1: rows must be a name that conditions have, one of env, agent"),
+    "text for a flag": (TOML + 'drawn = "no"\n', "line 14: drawn must be true or false; got 'no'."),
+    "a horizon beyond 32 bits": (TOML.replace("horizon = 12", "horizon = 3000000000"), "line 12: horizon must be a whole"),
     "no agent": (TOML.replace('agent = "ucb1"', ""), "A condition to simulate needs 'agent'"),
     "a bad name": ('name = "a/b"\n' + TOML, "A study's name has letters, digits, '-' and '_' only"),
 }  # fmt: skip
@@ -332,7 +337,7 @@ def first_error(*functions, seconds: float) -> BaseException | None:
 
 def test_threads_read_and_write_results_under_stress(whole):
     """What `blts study resume` did when it crashed: results are read in one thread while another begins a cell."""
-    study, store = whole
+    study, _ = whole
     normal = next(study.cells()).condition
     content = encode(example())
 

@@ -75,6 +75,8 @@ def entries(kind: str) -> dict[str, Entry]:
 
 def find(kind: str, name: str) -> Entry:
     known = entries(kind)
+    if not isinstance(name, str):
+        raise ConfigError(f"The {kind} must be a name, one of {', '.join(known)}; got {name!r}.")
     if name not in known:
         raise UnknownName(kind, name, known)
     return known[name]

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._module import array, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from .base import Step
 
 
@@ -34,6 +34,8 @@ class ParametricMDP:
     drawn: bool = static(default=False)
 
     def check(self):
+        members = ("actions", "dim", "init", "plan", "gain", "sample")
+        require_object("ParametricMDP: dynamics", self.dynamics, members, "blts.dynamics.Inventory()")
         if self.theta is not None and np.shape(self.theta) != (self.dynamics.dim,):
             raise ConfigError(f"ParametricMDP: theta must have {self.dynamics.dim} numbers; got shape {np.shape(self.theta)}.")
         if self.theta is not None and self.drawn:
