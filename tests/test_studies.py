@@ -172,7 +172,6 @@ BAD = {
     "no such reference": ('reference = { agent = "blts" }\n' + TOML, "No condition matches the reference"),
     "metrics not a list": ("metrics = 3\n" + TOML, "line 1: metrics must be a list of names; got 3."),
     "conditions a number": ("conditions = 3", "line 1: conditions must be a list of tables"),
-    "rows that no condition has": ('rows = "agnt"\n' + TOML, "line 1: rows must be a name that conditions have, one of env, agent"),
     "text for a flag": (TOML + 'drawn = "no"\n', "line 14: drawn must be true or false; got 'no'."),
     "a horizon beyond 32 bits": (TOML.replace("horizon = 12", "horizon = 3000000000"), "line 12: horizon must be a whole"),
     "no agent": (TOML.replace('agent = "ucb1"', ""), "A condition to simulate needs 'agent'"),

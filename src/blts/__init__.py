@@ -106,7 +106,8 @@ _MODULES = ("agents", "batching", "dynamics", "envs", "live", "models", "plannin
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 _ABSENT = () if importlib.util.find_spec("sqlalchemy") else ("live",)
 """Modules whose library is not installed: `from blts import *` leaves them out, `blts.live` says what to install."""
-__all__ = [*sorted(_HOME), *(name for name in _MODULES if name not in _ABSENT)]
+_OFFERED = tuple(name for name in _MODULES if name not in _ABSENT)
+__all__ = [*sorted(_HOME), *_OFFERED]
 
 
 def __getattr__(name: str) -> Any:

@@ -132,7 +132,7 @@ LEDGER = (decisions, rewards, policies, audit, requests, vectors)
 
 def statements(step: int, dialect: str) -> list[str]:
     """The SQL of a step, from its file: statements end at empty lines, and a line that begins with -- is a comment."""
-    text = resources.files(__package__).joinpath("migrations", f"{step}-{dialect}.sql").read_text(encoding="utf-8")
+    text = resources.files("blts.live").joinpath("migrations", f"{step}-{dialect}.sql").read_text(encoding="utf-8")
     return ["\n".join(block) for block in _blocks(text)]
 
 

@@ -43,10 +43,5 @@ def _check_display(study: Study, task: Task) -> None:
     for name in (*(() if unsaid else (study.score,)), *study.metrics):
         if name not in task.metrics:
             raise UnknownName("metric", name, task.metrics)
-    names = dict.fromkeys(name for condition in study.conditions for name in condition)
-    for field in ("rows", "columns"):
-        name = getattr(study, field)
-        if name != getattr(Study, field) and name not in names:
-            raise ConfigError(f"{field} must be a name that conditions have, one of {', '.join(names)}; got {name!r}.")
     if not any(study.reference.items() <= condition.items() for condition in study.conditions):
         raise ConfigError(f"No condition matches the reference {study.reference!r}; name one that is run.")
