@@ -5,10 +5,13 @@ BIN := $(VENV)/bin
 # Two workers on two cores, each with one thread of its own; JAX would otherwise start two in each.
 export XLA_FLAGS ?=
 
-.PHONY: test paper check slow bench clean
+.PHONY: all test paper check slow bench clean
 
 test: check
 	$(BIN)/python -m pytest -n 2 --durations=10
+
+# Everything that must be green before a merge or a release.
+all: test slow
 
 paper: $(VENV)/installed
 	$(BIN)/blts paper

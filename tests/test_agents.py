@@ -318,5 +318,7 @@ def test_a_state_says_what_it_would_play():
     played = jax.vmap(lambda k: agent.act(k, state, (), None))(keys)
     counts = np.bincount(np.asarray(played), minlength=3)
     assert counts_p(counts, agent.propensities(state)) > LEVEL
-    wrong = Thompson(Gaussian(prior_mean=[0.0, 0.3, 0.6], prior_sd=0.45, sd=0.5), Exact())
-    assert counts_p(counts, wrong.propensities(state)) < LEVEL
+    # Mutants: propensities of a state that is a little narrower, and of arms in another order.
+    narrow = Thompson(Gaussian(prior_mean=[0.0, 0.3, 0.6], prior_sd=0.45, sd=0.5), Exact())
+    assert counts_p(counts, agent.propensities(narrow.init(random.key(0)))) < LEVEL
+    assert counts_p(counts, agent.propensities(state)[jnp.array([1, 0, 2])]) < LEVEL

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from typer.testing import CliRunner
 
 from blts import cli, registry
+from blts.cli import study
 from blts.cli.listing import KINDS
 from blts.errors import BltsError
 
@@ -294,6 +297,14 @@ BAD = {
     "unknown agent": (("--agent", "exact"), "Did you mean 'exact-ts'?"),
     "unknown batching": (("--batching", "dynamicc"), "Did you mean 'dynamic'?"),
     "unknown prior": (("--prior", "informativ"), "Did you mean 'informative'?"),
+    "a horizon beyond 32 bits": (
+        ("--horizon", "3000000000"),
+        "horizon must be a whole number ≥ 1 and ≤ 2147483647; got 3000000000.",
+    ),
+    "steps beyond 32 bits": (("--set", "steps=99999999999"), "steps must be at most 2147483647; got 99999999999."),
+    "a minibatch beyond 32 bits": (("--set", "minibatch=99999999999"), "minibatch must be at most 2147483647"),
+    "a batch beyond 32 bits": (("--batching", "fixed", "--batch-size", "99999999999"), "size must be at most 2147483647"),
+    "replications beyond 32 bits": (("--agent", "uniform", "--replications", "3000000000"), "must be at most 2147483647"),
     "horizon 0": (("--horizon", "0"), "horizon must be a whole number ≥ 1; got 0."),
     "replications 0": (("--replications", "0"), "replications must be a whole number ≥ 1; got 0."),
     "replications -3": (("--replications", "-3"), "replications must be"),
@@ -344,6 +355,45 @@ def test_the_paper_in_one_command(tmp_path):
     assert {row["n"] for row in rows} == {100}  # 2000 chains in proportion
     assert (out / "index.html").exists()
     assert "0 cells computed" in blts(*words)
+
+
+def test_the_version():
+    import blts as package
+
+    assert blts("--version") == f"blts {package.__version__}\n"
+    project = tomllib.loads((pathlib.Path(__file__).resolve().parent.parent / "pyproject.toml").read_text())["project"]
+    assert project["version"] == package.__version__
+
+
+def test_what_does_not_fit_into_memory_is_one_sentence(capsys):
+    err = refused(capsys, "mdp", "solve", "riverswim", "--set", "states=99999999999999")
+    assert "not enough memory" in err
+    one_sentence(err)
+
+
+def test_a_study_tells_a_file_how_far_it_is(tmp_path, monkeypatch):
+    """Without a terminal there is no bar: a line at the start, then one when enough seconds have passed."""
+    spec = tmp_path / "small.toml"
+    spec.write_text("""
+replications = 8
+block = 4
+figures = []
+[[conditions]]
+env = "gaussian"
+agent = "uniform"
+horizon = 12
+times = 4
+""")
+    quiet = blts("study", "run", str(spec), "--out", str(tmp_path / "quiet")).splitlines()
+    assert quiet[0] == "2 cells, of which 0 are stored; computing 2."
+    assert not any("cells done" in line for line in quiet)
+    monkeypatch.setattr(study, "EVERY", 0.0)
+    out = str(tmp_path / "out")
+    lines = blts("study", "run", str(spec), "--out", out).splitlines()
+    assert lines[1].startswith("1 of 2 cells done after ")
+    assert lines[2].startswith("2 of 2 cells done after ")
+    assert "gaussian uniform" in lines[2]
+    assert blts("study", "resume", out).splitlines()[0] == "2 cells, of which 2 are stored; computing 0."
 
 
 def test_the_list_of_studies():

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,6 +106,59 @@ BAD = {
     ),
     "an improper prior": (lambda: blts.from_functions(lambda x: 0.0 * x[0], reward, L=1.0), "prior"),
     "no function at all": (lambda: blts.from_functions(None, normal, L=1.0), "must be a function"),
+    "NumPy in a log-prior": (lambda: blts.from_functions(lambda x: -np.sum(np.square(x)), reward, L=1.0), "use jax.numpy"),
+    "NumPy in a log-likelihood": (lambda: blts.from_functions(normal, lambda x, r: -np.abs(r - x[0]), L=1.0), "use jax.numpy"),
+    "math in a log-likelihood": (lambda: blts.from_functions(normal, lambda x, r: -math.exp(x[0]), L=1.0), "place of math"),
+    "a branch on θ": (lambda: blts.from_functions(normal, lambda x, r: r if x[0] > 0 else -r, L=1.0), r"jnp\.where"),
+    "a log-likelihood without a reward": (lambda: blts.from_functions(normal, normal, L=1.0), r"log_likelihood\(theta, reward\)"),
+    "a hyper-parameter that is not taken": (lambda: blts.from_functions(normal, reward, L=1.0, mu=[0.0, 1.0]), "mu=…"),
+    "no arms of one's own model": (lambda: blts.from_functions(normal, reward, L=1.0, arms=0), "arms must be a whole number ≥ 1"),
+    # Names and classes in place of objects, and objects of another kind
+    "a batching by name": (lambda: simulate(batching="dynamic"), r"batching must be an object such as DoublingCounts\(\).*names"),
+    "a batching class": (lambda: simulate(batching=blts.DoublingCounts), r"class DoublingCounts; give an object of it, such as Do"),
+    "an environment by name": (lambda: simulate(env="gaussian"), "env must be an object such as Bandit"),
+    "an environment class": (lambda: simulate(env=blts.Bandit), "env is the class Bandit"),
+    "an agent by name": (lambda: simulate(agent="ucb1"), r"agent must be an object such as UCB1\(10\)"),
+    "an agent class": (lambda: simulate(agent=blts.UCB1), r"agent is the class UCB1; give an object of it, such as UCB1\("),
+    "agent and environment swapped": (lambda: simulate(env=AGENT, agent=ENV), "an object of type UCB1 has no reset, step"),
+    "a belief for an agent": (lambda: simulate(agent=blts.Exact()), "an object of type Exact has no actions, act, observe"),
+    "a chain for a belief": (lambda: blts.Thompson(MODEL, blts.sgld()), r"give Perturb\(chain\) or Pool\(chain\)"),
+    "a belief class": (lambda: blts.Thompson(MODEL, blts.Exact), "belief is the class Exact"),
+    "a belief by name": (lambda: blts.Thompson(MODEL, "exact"), r"belief must be an object such as Exact\(\)"),
+    "a chain that is not called": (lambda: blts.Thompson(MODEL, blts.sgld), "the function sgld is not called"),
+    "a model class": (lambda: blts.Thompson(blts.Gaussian, blts.Exact(), 3), "model is the class Gaussian"),
+    "a fraction of an arm": (lambda: blts.Thompson(blts.Gaussian(), blts.Exact(), 3.5), "arms must be a whole number ≥ 1; got 3.5"),
+    "a perturbed belief": (lambda: blts.Perturb(blts.Exact()), "Exact draws by itself: give it to Thompson"),
+    "a pool of a belief": (lambda: blts.Pool(blts.Exact()), "Exact draws by itself: give it to Thompson"),
+    "a pool of kernels": (lambda: blts.Pool(blts.MALA()), r"give Chain\(MALA\(…\)\)"),
+    "a perturbed function": (lambda: blts.Perturb(blts.sgld), "the function sgld is not called"),
+    "a chain of a class": (lambda: blts.Chain(blts.Langevin), "kernel is the class Langevin"),
+    "a chain of a chain": (lambda: blts.Chain(blts.sgld()), "an object of type Chain has no init, step"),
+    "rows by name": (lambda: blts.Rows("exact"), "Rows: sampler must be an object such as ExactRows"),
+    "parameters by name": (lambda: blts.Parameters("sgld"), r"Parameters: chain must be an object such as sgld\(\)"),
+    "a bandit of a class": (lambda: blts.Bandit.with_means(blts.Gaussian, [0.0, 1.0]), "model is the class Gaussian"),
+    "a bandit by name": (lambda: blts.Bandit("gaussian", np.zeros((3, 1))), "model must be an object"),
+    "means that are text": (lambda: blts.Bandit.with_means(blts.Gaussian(), "abc"), "means must be one finite number for each"),
+    "Bayes-UCB of a class": (lambda: blts.BayesUCB(blts.Gaussian, 10, arms=3), "class Gaussian"),
+    "a dynamics class": (lambda: blts.ParametricMDP(blts.dynamics.Inventory), "dynamics is the class Inventory"),
+    "a drawn MDP by name": (lambda: blts.DrawnMDP("riverswim"), "model must be an object"),
+    "recorded rewards in a list": (lambda: blts.Bootstrap.of([[1.0], [2.0]]), "give a dict from each arm to its rewards"),  # type: ignore[arg-type]
+    "recorded rewards that are text": (lambda: blts.Bootstrap.of({"a": ["many"]}), "rewards must be numbers"),
+    "an object for a name": (lambda: blts.condition(ENV, "blts"), "environment must be a name"),  # type: ignore[arg-type]
+    "options in a list": (lambda: blts.condition("gaussian", "blts", options=["steps"]), "options must be a dict"),  # type: ignore[arg-type]
+    # Numbers that are too large, or of another kind
+    "a horizon beyond 32 bits": (lambda: simulate(horizon=3_000_000_000), "horizon must be at most 2147483647"),
+    "a named horizon beyond 32 bits": (lambda: blts.condition("gaussian", "blts", horizon=3_000_000_000), "≤ 2147483647"),
+    "a horizon that is text": (lambda: blts.condition("gaussian", "blts", horizon="10"), "horizon must be a whole number"),  # type: ignore[arg-type]
+    "replications beyond 32 bits": (lambda: simulate(first=2**31 - 2), r"first \+ replications must be at most 2147483647"),
+    "a batch beyond 32 bits": (lambda: blts.Fixed(2**31), "size must be at most 2147483647"),
+    "steps beyond 32 bits": (lambda: blts.sgld(steps=10**20), "steps must be at most 2147483647"),
+    "a time that is a fraction": (lambda: simulate(times=2.5), "times must be whole rounds"),
+    "times of several kinds": (lambda: simulate(times=[1, "a"]), "times must be whole rounds"),
+    "text for a flag": (lambda: simulate(keep_actions="no"), "keep_actions must be True or False"),
+    "several keys": (lambda: simulate(jax.random.split(jax.random.key(0), 2)), "key must be"),
+    "JSON without a type": (lambda: blts.from_json('{"size": 3}'), 'no "type"'),
+    "a dict for JSON": (lambda: blts.from_json({"type": "Fixed"}), "the text that to_json wrote; got a dict"),  # type: ignore[arg-type]
 }
 
 
@@ -133,6 +191,55 @@ def test_numpyro_models_are_checked():
         blts.from_numpyro(lambda p: dist.Normal(p, 1.0), {"p": dist.Bernoulli(0.5)})
     with pytest.raises(blts.ConfigError, match="NumPyro distribution"):
         blts.from_numpyro(lambda p: p, {"p": dist.Normal(0.0, 1.0)})
+    mu, spread = {"mu": dist.Normal(0.0, 1.0)}, {"spread": dist.HalfNormal(1.0)}
+    for arguments, options, words in (
+        ((lambda m: dist.Normal(m, 1.0), mu), {}, "likelihood takes m by name, and the prior has mu; give both the same names"),
+        ((lambda mu: dist.Normal(mu, 1.0), mu | spread), {}, "takes mu by name, and the prior has mu, spread"),
+        ((lambda mu, spread: dist.Normal(mu, spread), mu), {}, "takes mu, spread by name, and the prior has mu"),
+        ((dist.Normal, mu), {}, "likelihood takes loc, scale"),
+        ((lambda mu: dist.Normal(mu, 1.0), mu), {"mean": lambda m: m}, "mean takes m by name, and the prior has mu"),
+        ((lambda mu: dist.Normal(mu, 1.0), mu), {"mean": 3.0}, "mean must be a function"),
+        ((lambda mu: dist.Normal(mu, 1.0), lambda loc: mu), {"location": [1.0]}, r"prior\(location=…\)"),
+        ((lambda mu: dist.Normal(np.tanh(mu), 1.0), mu), {}, "use jax.numpy"),
+    ):
+        with pytest.raises(blts.ConfigError, match=words):
+            blts.from_numpyro(*arguments, **options)
+    own = blts.from_numpyro(lambda mu, sd, **rest: dist.Normal(mu, sd), lambda sd: {"mu": dist.Normal(0.0, sd)}, sd=2.0)
+    assert own.dim == 1  # hyper-parameters may be named, and anything may be taken
+
+
+def test_traces_are_compared_by_their_numbers():
+    trace = simulate()
+    assert trace == simulate()
+    assert (trace == simulate(1)) is False
+    assert trace != simulate(horizon=11)
+    assert trace != simulate(keep_actions=True)
+    assert (trace == "a trace") is False
+    assert trace != dataclasses.replace(trace, agent="another")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(trace)
+
+
+def test_everything_is_exported_without_the_extras():
+    """`from blts import *` needs no SQLAlchemy; `blts.live` says what to install."""
+    code = """
+import sys
+sys.modules["sqlalchemy"] = None
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "sqlalchemy" else found(name, *rest)
+from blts import *
+assert simulate and UCB1 and "live" not in globals()
+import blts
+try:
+    blts.live
+except ImportError as error:
+    assert 'pip install "blts[live]"' in str(error)
+else:
+    raise AssertionError
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert {"live", "simulate"} <= set(blts.__all__)  # where it is installed
 
 
 def test_nearest_names():

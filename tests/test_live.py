@@ -775,6 +775,11 @@ def test_a_migration_that_fails_changes_nothing(url, monkeypatch):
 def test_places_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="no database"):
         Experiment.open(tmp_path / "nothing.db", "mail")
+    with pytest.raises(StoreError, match="no database"):
+        store.Store.migrate(tmp_path / "nothing.db")
+    assert not (tmp_path / "nothing.db").exists()
+    with pytest.raises(StoreError, match="3 is not a database URL"):
+        store.Store(3)  # type: ignore[arg-type]
     with pytest.raises(StoreError, match="SQLite or PostgreSQL"):
         store.Store("mysql://host/name")
     with pytest.raises(StoreError, match="not a database URL"):

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -218,6 +219,24 @@ def test_several_processes_at_once(url):
     _, sizes = map(list, zip(*sorted({b: int((table.batches == b).sum()) for b in table.batches}.items()), strict=True))
     assert sizes[:-1] == [10] * (len(sizes) - 1)  # every batch but the running one is whole
     assert experiment.verify() == []
+
+
+def test_threads_of_a_server_parse_no_python(url, parsed):
+    """Two threads that parse Python source at once crash CPython before 3.11.8: see studies/store.py."""
+
+    def serve(number: int) -> None:
+        with Experiment.create(url, f"mail {number}", **SPEC) as experiment:
+            for _ in range(2):
+                experiment.tell([(d.id, reward_of(d.id)) for d in experiment.ask(10).decisions])
+                experiment.refresh()
+            experiment.report()
+            experiment.status()
+            assert experiment.verify() == []
+            assert len(table_of(experiment).ids) == 20
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(serve, range(2)))
+    assert parsed == []
 
 
 def test_everything_on_either_database(url):

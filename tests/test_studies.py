@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import gc
+import hashlib
+import inspect
+import io
 import json
 import os
 import pathlib
@@ -11,12 +15,13 @@ import random as python_random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
 import pytest
 
-from blts import paper
+from blts import condition, paper, registry, simulate
 from blts.errors import BltsError, ConfigError
 from blts.studies import Heading, Result, Shard, Store, Study, plan_file, read, run
 from blts.studies import store as store_module
@@ -165,6 +170,10 @@ BAD = {
     "unknown task": ('task = "simulat"\n' + TOML, "There is no task named 'simulat'. Did you mean 'simulate'?"),
     "unknown metric": ('metrics = ["batchs"]\n' + TOML, "line 1: There is no metric named 'batchs'. Did you mean 'batches'?"),
     "no such reference": ('reference = { agent = "blts" }\n' + TOML, "No condition matches the reference"),
+    "metrics not a list": ("metrics = 3\n" + TOML, "line 1: metrics must be a list of names; got 3."),
+    "conditions a number": ("conditions = 3", "line 1: conditions must be a list of tables"),
+    "text for a flag": (TOML + 'drawn = "no"\n', "line 14: drawn must be true or false; got 'no'."),
+    "a horizon beyond 32 bits": (TOML.replace("horizon = 12", "horizon = 3000000000"), "line 12: horizon must be a whole"),
     "no agent": (TOML.replace('agent = "ucb1"', ""), "A condition to simulate needs 'agent'"),
     "a bad name": ('name = "a/b"\n' + TOML, "A study's name has letters, digits, '-' and '_' only"),
 }  # fmt: skip
@@ -217,6 +226,128 @@ def test_any_damage_is_found():
             decode(content[:place], "x")
     with pytest.raises(Corrupt):
         decode(content + b"0", "x")
+
+
+def in_the_first_format(result: Result) -> bytes:
+    """What `encode` was in format 1."""
+    body = io.BytesIO()
+    header = json.dumps({"about": result.about, "provenance": result.provenance})
+    np.savez(body, header=np.array(header), allow_pickle=False, **result.arrays)
+    payload = body.getvalue()
+    return store_module.FIRST_MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+
+
+def every_kind() -> Result:
+    """Arrays of every kind and layout that a task can give."""
+    x = np.random.default_rng(0).normal(size=(3, 4, 5))
+    arrays = {
+        "rows": x, "columns": x.T, "strided": x[:, ::2], "flags": x > 0, "small": x.astype(np.float32), "none": x[:0],
+        "whole": np.arange(7, dtype=np.int32), "long": np.arange(7), "words": np.array(["a", "bcd"]), "one": np.array(2.5),
+        "by columns": np.asfortranarray(x[0]), "complex": x + 1j, "wide": np.array([1.5], ">f8"),
+    }  # fmt: skip
+    return Result(arrays, {"times": [1, 2, 3], "text": "’ä€ \n"}, {"host": "here"})
+
+
+@pytest.mark.parametrize("write", [encode, in_the_first_format])
+def test_arrays_of_every_kind_come_back(write):
+    given = every_kind()
+    back = decode(write(given), "x")
+    assert back[1:] == given[1:]
+    assert list(back.arrays) == list(given.arrays)
+    for name, array in given.arrays.items():
+        assert back.arrays[name].dtype == array.dtype
+        assert np.array_equal(back.arrays[name], array)
+        assert back.arrays[name].flags.writeable
+
+
+def test_arrays_of_objects_are_refused():
+    for wrong in (np.array([{}, None]), np.zeros(2, [("a", float)])):
+        with pytest.raises(StoreError, match="hold numbers or text"):
+            encode(Result({"x": wrong}, {}, {}))
+
+
+def test_a_folder_of_the_first_format_is_read_and_continued(whole, tmp_path):
+    study, store = whole
+    old = Store.create(tmp_path / "old")
+    old.begin([study], Heading("Old"))
+    old.write(store_module.MARK, json.dumps({"what": "results of blts studies", "format": 1}))
+    cells = list(study.cells())
+    for cell in cells[1:]:
+        found = store.read(cell)
+        assert found is not None
+        old.write(f"cells/{old.path(cell).name}", in_the_first_format(found))
+    assert old.sweep(cells) == ([cells[0]], [])
+    assert Store.open(old.folder).check() == 1
+    computed = []
+    assert run([study], Store.create(old.folder), finished=computed.append)
+    assert computed == cells[:1]
+    assert same(arrays_of(study, old), arrays_of(study, store))
+    assert old.check() == store_module.FORMAT  # an earlier version refuses the folder rather than calling its cells damaged
+
+
+# Threads
+
+
+def test_threads_of_a_study_parse_no_python(whole, tmp_path, parsed):
+    study, store = whole
+    assert run([study], Store.create(tmp_path / "out"), workers=2)
+    assert all(store.read(cell) is not None for cell in study.cells())
+    chosen = condition("gaussian", "ucb1", "static", horizon=12)
+    for _ in range(2):  # the first compiles in this thread
+        simulate(0, chosen.env, chosen.agent, chosen.batching, horizon=12, replications=64, threads=2)
+    assert parsed == []
+    # The mutants, which are what met in the crash: NumPy's headers, and the signature of a class without one of its own.
+    np.load(io.BytesIO(in_the_first_format(example())[len(store_module.FIRST_MAGIC) + 65 :]))["x"]
+    inspect.signature(object)
+    assert len(parsed) == 2
+
+
+def first_error(*functions, seconds: float) -> BaseException | None:
+    """What functions raise that are called again and again, each in its own thread, with collections at every moment."""
+    errors: list[BaseException] = []
+    end = time.monotonic() + seconds
+
+    def repeat(function) -> None:
+        try:
+            while time.monotonic() < end and not errors:
+                function()
+        except BaseException as error:
+            errors.append(error)
+
+    def switch(phase, info) -> None:
+        time.sleep(0)
+
+    threads = [threading.Thread(target=repeat, args=(function,)) for function in functions]
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.append(switch)  # JAX has a callback too: a collection in the middle of a parse lets other threads run
+    gc.set_threshold(20)
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.callbacks.remove(switch)
+        gc.set_threshold(*threshold)
+        sys.setswitchinterval(interval)
+    return errors[0] if errors else None
+
+
+def test_threads_read_and_write_results_under_stress(whole):
+    """What `blts study resume` did when it crashed: results are read in one thread while another begins a cell."""
+    study, _ = whole
+    normal = next(study.cells()).condition
+    content = encode(example())
+
+    def begin() -> None:
+        registry.build("task", "simulate").normal(normal)
+
+    assert first_error(lambda: decode(encode(example()), "x"), lambda: decode(content, "x"), begin, seconds=3) is None
+    if sys.implementation.name == "cpython" and sys.version_info < (3, 11, 8):  # the mutant, where CPython has the bug
+        old = in_the_first_format(example())[len(store_module.FIRST_MAGIC) + 65 :]
+        error = first_error(lambda: dict(np.load(io.BytesIO(old))), lambda: inspect.signature(object), seconds=60)
+        assert "AST constructor recursion depth mismatch" in str(error)
 
 
 def test_damaged_files_are_named_and_computed_again(whole, tmp_path):
@@ -298,8 +429,6 @@ def test_blocks_change_no_number(whole, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(("env", "agents"), [("gaussian", ["exact-ts"]), ("strens-chain", ["ds-psrl", "db-psrl", "tsde"])])
 def test_schemes_that_share_a_program_have_the_numbers_of_their_own(env, agents):
-    from blts import condition, registry, simulate
-
     task = registry.build("task", "simulate")
     for agent in agents:
         for batching in ["sequential", "static", "dynamic"] if env == "gaussian" else [None]:
@@ -364,6 +493,13 @@ def test_an_address_without_a_scheduler_is_one_sentence(whole, tmp_path):
             run([study], Store.create(tmp_path / "out"), engine="dask", address=address)
 
 
+def cut(store: Store, folder: pathlib.Path) -> Store:
+    """A folder in which everything was begun and nothing computed."""
+    begun = Store.create(folder)
+    begun.begin(store.studies(), store.heading())
+    return begun
+
+
 def test_a_study_in_python_brings_its_own_agents(tmp_path):
     """In this process and in others: they run the file too. Another file is another result."""
     path = tmp_path / "mine.py"
@@ -387,6 +523,16 @@ study = Study("mine", conditions=(condition,), replications=4)
     run([study], here)
     run([study], there, engine="processes", workers=1)
     assert same(arrays_of(here.studies()[0], here), arrays_of(here.studies()[0], there))
+    path.write_text(text.replace("scale=3.0", "scale=300.0"))
+    for engine in ("in-process", "processes"):  # a run that goes on must not mix the two files
+        resumed = blts("study", "resume", str(cut(here, tmp_path / engine).folder), "--engine", engine)
+        _, err = resumed.communicate(timeout=300)
+        assert resumed.returncode == 2
+        assert "mine.py was changed since its study was planned; run it again with `blts study run" in err
+    (changed,) = plan_file(path)  # and in one process the new file is run, not the one that is remembered
+    assert changed.code != study.code
+    with pytest.raises(ConfigError, match=r"mine.py was changed since its study was planned"):
+        run([study], Store.create(tmp_path / "mixed"))
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0")
     with pytest.raises(ConfigError, match=r"cannot be run \(ZeroDivisionError"):

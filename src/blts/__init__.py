@@ -6,6 +6,7 @@ Names are loaded when they are first used, so that `import blts` and `blts --hel
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -103,7 +104,10 @@ _WHERE = {
 }
 _MODULES = ("agents", "batching", "dynamics", "envs", "live", "models", "planning", "random", "samplers", "theory")
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
-__all__ = [*sorted(_HOME), *_MODULES]
+_ABSENT = () if importlib.util.find_spec("sqlalchemy") else ("live",)
+"""Modules whose library is not installed: `from blts import *` leaves them out, `blts.live` says what to install."""
+_OFFERED = tuple(name for name in _MODULES if name not in _ABSENT)
+__all__ = [*sorted(_HOME), *_OFFERED]
 
 
 def __getattr__(name: str) -> Any:

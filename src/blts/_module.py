@@ -144,6 +144,8 @@ def at_least(owner: Any, name: str, least: int) -> None:
     value = getattr(owner, name)
     if not (isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least):
         raise ConfigError(f"{type(owner).__name__}: {name} must be a whole number ≥ {least}; got {value!r}.")
+    if value > np.iinfo(np.int32).max:
+        raise ConfigError(f"{type(owner).__name__}: {name} must be at most {np.iinfo(np.int32).max}; got {value!r}.")
 
 
 def short(value: Any) -> str:
@@ -190,6 +192,8 @@ def to_json(value: Any) -> str:
 
 def from_json(text: str) -> Any:
     """The object that `to_json` wrote."""
+    if not isinstance(text, str | bytes | bytearray):
+        raise ConfigError(f"from_json takes the text that to_json wrote; got a {type(text).__name__}.")
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
@@ -216,6 +220,8 @@ def _decode(data: Any) -> Any:
         return tuple(_decode(item) for item in data)
     if not isinstance(data, dict):
         return data
+    if not isinstance(data.get("type"), str):
+        raise ConfigError(f'This JSON has no "type" that says what it describes ({short(data)}); give the text that to_json wrote.')
     if data["type"] == "dict":
         return {name: _decode(item) for name, item in data["items"].items()}
     if data["type"] not in _CLASSES:

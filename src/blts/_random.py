@@ -97,7 +97,8 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(seed)
     if not (isinstance(words, jax.Array) and words.shape in ((2,), (_WORDS,)) and words.dtype == jnp.uint32):
-        raise ConfigError(f"A key must be a whole number or come from jax.random.key(seed); got {seed!r}.")
+        got = f"an array of shape {seed.shape}" if isinstance(seed, jax.Array | np.ndarray) else repr(seed)
+        raise ConfigError(f"A key must be a whole number or come from jax.random.key(seed); got {got}.")
     return jax.random.wrap_key_data(jnp.zeros(_WORDS, jnp.uint32).at[: words.size].set(words), impl=_implementation())
 
 

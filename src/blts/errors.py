@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class BltsError(Exception):
@@ -12,6 +13,29 @@ class BltsError(Exception):
 
 class ConfigError(BltsError, ValueError):
     """A value that cannot be right, found when an object is built or a call is made."""
+
+
+def require_object(where: str, value: Any, members: Iterable[str], example: str, names: str = "") -> None:
+    """Refuse a name, a class or another kind of object where one with these members is needed.
+
+    Args:
+        where: what is being given, the subject of the sentence.
+        members: attributes and methods that it must have.
+        example: how such an object is written.
+        names: what to do with a name, where there is something that takes names.
+
+    Raises:
+        ConfigError: what is wrong with it, and what to write.
+    """
+    if isinstance(value, str):
+        raise ConfigError(f"{where} must be an object such as {example}; got the text {value!r}{names}.")
+    if isinstance(value, type):
+        raise ConfigError(f"{where} is the class {value.__name__}; give an object of it, such as {value.__name__}(…).")
+    missing = [name for name in members if not hasattr(value, name)]
+    if missing:
+        name = getattr(value, "__name__", None) if callable(value) else None
+        got = f"the function {name} is not called, and" if name else f"an object of type {type(value).__name__}"
+        raise ConfigError(f"{where} must be an object such as {example}; {got} has no {', '.join(missing)}.")
 
 
 class UnknownName(BltsError, LookupError):

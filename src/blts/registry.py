@@ -6,6 +6,7 @@ Importing this module is cheap; the first look-up imports what registers everyth
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Callable
 from numbers import Integral, Real
@@ -26,8 +27,7 @@ class Entry(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """Options that `--set name=value` can change, with their defaults."""
-        parameters = inspect.signature(self.builder).parameters.values()
-        return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+        return dict(_defaults(self.builder))
 
     def build(self, *context: Any, **options: Any) -> Any:
         """What is registered, with some of its options changed. Those of an environment are numbers like their defaults."""
@@ -36,6 +36,14 @@ class Entry(NamedTuple):
             for name, value in options.items():
                 _check_number(name, value, defaults.get(name))
         return self.builder(*context, **options)
+
+
+@functools.cache
+def _defaults(builder: Callable[..., Any]) -> dict[str, Any]:
+    if isinstance(builder, type) and builder.__init__ is object.__init__:
+        return {}  # `inspect` would parse the signature of `object` as Python source, which threads must not (studies/store.py)
+    parameters = inspect.signature(builder).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:
@@ -67,6 +75,8 @@ def entries(kind: str) -> dict[str, Entry]:
 
 def find(kind: str, name: str) -> Entry:
     known = entries(kind)
+    if not isinstance(name, str):
+        raise ConfigError(f"The {kind} must be a name, one of {', '.join(known)}; got {name!r}.")
     if name not in known:
         raise UnknownName(kind, name, known)
     return known[name]

@@ -19,12 +19,13 @@ from . import leap, loop
 from ._random import as_key
 from ._typing import PRNGKey
 from .batching import most_batches
-from .errors import ConfigError, MemoryNeeded
+from .errors import ConfigError, MemoryNeeded, require_object
 from .specification import check_rewards
 from .trace import Trace
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
 COPIES = 3
+LONGEST = int(np.iinfo(np.int32).max)  # rounds and replications are counted in 32 bits
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
 
 # XLA hands reductions to a library whose calls cost more than these reductions take; and wide vectors pay here.
@@ -108,6 +109,15 @@ def simulate(
             raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
     if not _is_whole(first) or first < 0:
         raise ConfigError(f"first must be a whole number ≥ 0; got {first!r}.")
+    for name, value in {"horizon": horizon, "first + replications": first + replications}.items():
+        if value > LONGEST:
+            raise ConfigError(f"{name} must be at most {LONGEST}, the largest whole number of 32 bits; got {value}.")
+    if not isinstance(keep_actions, bool | np.bool_):
+        raise ConfigError(f"keep_actions must be True or False; got {keep_actions!r}.")
+    names = ": blts.condition(env, agent, batching) makes objects of names"
+    require_object("env", env, ("actions", "reset", "step"), "Bandit.with_means(Gaussian(), [0.0, 1.0])", names)
+    require_object("agent", agent, ("actions", "init", "act", "empty", "remember", "observe"), "UCB1(10)", names)
+    require_object("batching", batching, ("init", "step", "most"), "DoublingCounts()", names)
     if env.actions != agent.actions:
         raise ConfigError(
             f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."
@@ -207,9 +217,9 @@ def recorded_times(times: int | Iterable[int] | None, horizon: int) -> np.ndarra
             raise ConfigError(f"times must be at least 1 point; got {times}.")
         points = np.unique(np.round(np.geomspace(1, horizon, int(times))).astype(np.int64))  # type: ignore[call-overload]
     else:
-        points = np.asarray(sorted(set(times)))  # type: ignore[arg-type]
+        points = np.unique(np.asarray(list(times) if isinstance(times, Iterable) else 0.5))
         if points.size == 0 or points.dtype.kind not in "iu" or points[0] < 1 or points[-1] > horizon:
-            raise ConfigError(f"times must be whole rounds between 1 and the horizon {horizon}.")
+            raise ConfigError(f"times must be whole rounds between 1 and the horizon {horizon}, or how many; got {times!r}.")
     return np.union1d(points, [horizon]).astype(np.int32)
 
 

@@ -24,9 +24,12 @@ class Band(NamedTuple):
     high: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, repr=False)
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Trace:
-    """Everything recorded of `replications` runs. Arrays have the replications in front."""
+    """Everything recorded of `replications` runs. Arrays have the replications in front.
+
+    Two traces are equal where all of their numbers and descriptions are, NaN being equal to NaN. A trace has no hash.
+    """
 
     times: np.ndarray
     """The rounds at which `regret` was recorded."""
@@ -72,6 +75,14 @@ class Trace:
             engine,
             *names,
         )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Trace):
+            return NotImplemented
+        mine, theirs = (jax.tree.leaves({field.name: getattr(trace, field.name) for field in FIELDS}) for trace in (self, other))
+        return len(mine) == len(theirs) and all(map(_same, mine, theirs))
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def replications(self) -> int:
@@ -138,6 +149,14 @@ class Trace:
             for name in ("regret", "batches", "best_share", "reward")
         )
         return f"<p>{self!r}</p><table><tr><th></th><th>mean</th><th>sd</th><th>standard error</th></tr>{rows}</table>"
+
+
+FIELDS = dataclasses.fields(Trace)
+
+
+def _same(a: Any, b: Any) -> bool:
+    a, b = np.asarray(a), np.asarray(b)
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
 def _standard_error(values: np.ndarray) -> np.ndarray:

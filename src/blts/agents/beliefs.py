@@ -13,7 +13,7 @@ from .. import _random, theory
 from .._module import array, at_least, module, positive, short, static
 from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
 from ..declared import fact, provides, rests_on, why_lost
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..history import Log
 from ..models import marginal
 from ..models.base import Conjugate, Model, draws, draws_from_marginal, marginals
@@ -130,6 +130,15 @@ class _OnChain:
         return self.chain.remember(model, history, row, live)
 
 
+def _check_chain(belief: Any) -> None:
+    where, name = f"{type(belief).__name__}: chain", type(belief.chain).__name__
+    if hasattr(belief.chain, "check_model") and not isinstance(belief.chain, type):
+        raise ConfigError(f"{where} must be a chain such as sgld(), ula() or mala(); {name} draws by itself: give it to Thompson.")
+    if hasattr(belief.chain, "step") and not isinstance(belief.chain, type):
+        raise ConfigError(f"{where} must say how a kernel is run; give Chain({name}(…)), not the kernel {name} alone.")
+    require_object(where, belief.chain, ("resolved", "run", "empty", "remember"), "sgld(), ula() or mala()")
+
+
 class PerturbState(NamedTuple):
     theta: Thetas
     """Chain ends, θ_a^k."""
@@ -148,6 +157,7 @@ class Perturb(_OnChain):
     gamma: Numbers = array(default=1.0, words=("theorem",))
 
     def check(self):
+        _check_chain(self)
         positive(self, "gamma")
 
     def __str__(self) -> str:
@@ -219,6 +229,7 @@ class Pool(_OnChain):
     size: int = static(default=256)
 
     def check(self):
+        _check_chain(self)
         at_least(self, "size", 2)
 
     def __str__(self) -> str:

@@ -12,9 +12,10 @@ from .. import _random
 from .._module import module, static
 from .._typing import Array, Float
 from ..declared import fact, rests_on
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..models import base as models
 from ..models import marginal
+from ..samplers.chain import Chain
 from . import propensity
 from .base import argmax
 from .beliefs import prior_draws
@@ -42,8 +43,13 @@ class Thompson:
         arms = self.arms if self.arms is not None else models.arm_count(self.model)
         if arms is None:
             raise ConfigError("Thompson: the model does not say how many arms there are; give arms=…, or one number per arm.")
-        if arms < 1:
-            raise ConfigError(f"Thompson: arms must be ≥ 1; got {arms}.")
+        if isinstance(self.belief, Chain):
+            raise ConfigError(
+                "Thompson: belief says how each round draws from the chain's ends; give Perturb(chain) or Pool(chain)."
+            )
+        require_object(
+            "Thompson: belief", self.belief, ("check_model", "refresh", "draw"), "Exact(), Perturb(sgld()) or Pool(mala())"
+        )
         object.__setattr__(self, "model", models.stack(self.model, arms))
         object.__setattr__(self, "belief", self.belief.check_model(self.model))
         object.__setattr__(self, "arms", arms)

@@ -12,7 +12,7 @@ from .. import _random
 from .._module import module
 from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from ..dynamics.base import Dynamics, Transitions, why_not
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..history import count
 from ..models.tabular import Sampled, Tabular
 from ..samplers.chain import Chain, remember_summary
@@ -60,6 +60,9 @@ class Rows:
     """Every row of a table drawn by a row sampler: exact Dirichlet, mirrored Langevin, or the log-gamma chain."""
 
     sampler: RowSampler
+
+    def check(self):
+        require_object("Rows: sampler", self.sampler, ("draw",), "ExactRows(), LogGammaRows() or MirroredRows()")
 
     def check_model(self, model):
         if not isinstance(model, Tabular):
@@ -118,6 +121,9 @@ class Parameters:
     """
 
     chain: Chain
+
+    def check(self):
+        require_object("Parameters: chain", self.chain, ("resolved", "run", "empty", "remember"), "sgld() or mala()")
 
     def check_model(self, model):
         if isinstance(model, Tabular):

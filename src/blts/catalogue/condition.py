@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from .. import registry
 from ..errors import ConfigError
 from ..problems import Problem
+from ..simulation import LONGEST
 from .setting import Setting
 
 
@@ -48,6 +49,8 @@ def condition(
     entries["batching"] = registry.find("batching", scheme)
     if batch_size is not None and scheme != "fixed":
         raise ConfigError(f'A batch size goes with the batching "fixed", not with {scheme!r}; leave one of them out.')
+    if options is not None and not isinstance(options, dict):
+        raise ConfigError(f"options must be a dict from their names to values, such as {{'steps': 100}}; got {options!r}.")
     given = dict(options or {})
     if batch_size is not None:
         given["size"] = batch_size
@@ -59,8 +62,9 @@ def condition(
     if drawn:
         problem = problem.drawn(prior)
     T = problem.horizon if horizon is None else horizon
-    if T < 1:
-        raise ConfigError(f"horizon must be a whole number ≥ 1; got {T}.")
+    if not isinstance(T, int) or isinstance(T, bool) or not 1 <= T <= LONGEST:
+        most = f" and ≤ {LONGEST}" if isinstance(T, int) and T > LONGEST else ""
+        raise ConfigError(f"horizon must be a whole number ≥ 1{most}; got {T!r}.")
     on = Setting(problem.env, model, T)
     names = {"env": env, "agent": agent, "batching": scheme, "prior": next(iter(problem.priors)) if prior is None else prior}
     return Condition(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
@@ -23,6 +24,24 @@ app.add_typer(study.app, name="study")
 app.add_typer(mdp.app, name="mdp")
 app.add_typer(experiment.app, name="experiment")
 
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", is_eager=True, callback=lambda asked: _version(asked))
+    ] = False,
+) -> None:
+    pass
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        import blts
+
+        typer.echo(f"blts {blts.__version__}")
+        raise typer.Exit
+
+
 REFUSED = 2
 """The exit code for bad input; 0 is success and 1 an error of ours."""
 
@@ -33,6 +52,9 @@ def main() -> None:
         app()
     except BltsError as error:
         print(f"blts: {error}", file=sys.stderr)
+        raise SystemExit(REFUSED) from None
+    except MemoryError as error:
+        print(f"blts: There is not enough memory for this ({error}); take smaller numbers.", file=sys.stderr)
         raise SystemExit(REFUSED) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None

@@ -200,15 +200,21 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
         task = bar.add_task("starting", total=None)
         counts = {"computed": 0, "stored": 0}
 
+        lines = _Lines(clock) if not console.is_terminal else None
+
         def began(progress: Any) -> None:
             counts["stored"] = progress.stored
             for words in progress.damaged:
                 console.print(f"{words} It is computed again.", style="yellow", soft_wrap=True)
             bar.update(task, total=progress.total - progress.stored, description="computing")
+            if lines:
+                lines.begin(progress.total, progress.stored)
 
         def finished(cell: Any) -> None:
             counts["computed"] += 1
             bar.update(task, advance=1, description=str(cell))
+            if lines:
+                lines.finish(cell)
 
         complete = run_studies(studies, store, heading=heading, shard=shard, began=began, finished=finished, **where)
         took = time.perf_counter() - clock
@@ -223,6 +229,30 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
 
     show(console, outcomes_of(store))
     console.print(f"{words}. Report: {store.folder / 'index.html'}", soft_wrap=True)
+
+
+EVERY = 10.0  # seconds between lines of progress in a file
+
+
+class _Lines:
+    """Progress as lines of text, where there is no terminal for a bar: one at the start, then at most one in `EVERY` seconds."""
+
+    def __init__(self, clock: float):
+        self.began = self.last = clock
+        self.total = self.done = 0
+
+    def begin(self, total: int, stored: int) -> None:
+        self.total = total - stored
+        print(f"{total} cells, of which {stored} are stored; computing {self.total}.", flush=True)
+
+    def finish(self, cell: Any) -> None:
+        import time
+
+        self.done += 1
+        now = time.perf_counter()
+        if now - self.last >= EVERY:
+            self.last = now
+            print(f"{self.done} of {self.total} cells done after {now - self.began:.0f} s; the last: {cell}.", flush=True)
 
 
 def write_report(store: Store) -> None:

@@ -13,7 +13,7 @@ from .. import _random
 from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
 from ..declared import fact, rests_on, why_lost
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..history import pick
 from ..models import base as models
 from .base import Step
@@ -42,6 +42,7 @@ class Bandit:
     arms: int | None = static(default=None)
 
     def check(self):
+        require_object("Bandit: model", self.model, ("mean_reward", "init", "dim"), "Gaussian()")
         if not hasattr(self.model, "sample"):
             why = why_lost(self.model, "sample") or "give it a method sample(key, theta, obs, action)."
             raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; {why}")
@@ -62,12 +63,16 @@ class Bandit:
     @classmethod
     def with_means(cls, model: Any, means: Any) -> Bandit:
         """Arms with the given mean rewards, for models with one parameter an arm."""
+        require_object("Bandit: model", model, ("mean_reward", "init", "dim"), "Gaussian()")
         if not hasattr(model, "theta_of_mean"):
             why = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "theta_of_mean")) else ""
             raise ConfigError(
                 f"Bandit: the mean does not fix a {type(model).__name__} arm{why}; give theta of shape (arms, {model.dim})."
             )
-        means = np.asarray(means, float)
+        try:
+            means = np.asarray(means, float)
+        except (TypeError, ValueError):
+            raise ConfigError(f"Bandit: means must be one finite number for each arm; got {means!r}.") from None
         if means.ndim != 1 or means.size < 1 or not np.isfinite(means).all():
             raise ConfigError(f"Bandit: means must be one finite number for each arm; got {short(means)}.")
         stacked = models.stack(model, means.size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
@@ -45,7 +46,12 @@ class Bootstrap:
     @classmethod
     def of(cls, table: dict[Any, Any]) -> Bootstrap:
         """From a mapping of arm to its rewards."""
-        rows = [np.asarray(values, float).ravel() for values in table.values()]
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"Bootstrap: give a dict from each arm to its rewards; got a {type(table).__name__}.")
+        try:
+            rows = [np.asarray(values, float).ravel() for values in table.values()]
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"Bootstrap: rewards must be numbers ({error}).") from None
         if not rows or any(row.size == 0 for row in rows):
             raise ConfigError("Bootstrap: give at least one arm, and at least one reward for every arm.")
         width = max(row.size for row in rows)

@@ -11,7 +11,7 @@ from .._module import array, is_concrete, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
 from ..declared import provides, rests_on
 from ..dynamics.base import Dynamics, Truncated, why_not
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from .base import Step
 
 BELIEF = ("log_likelihood", "information", "prior_precision", "log_prior", "gain_of")
@@ -40,6 +40,7 @@ class ParametricMDP:
     drawn: bool = static(default=False)
 
     def check(self):
+        require_object("ParametricMDP: dynamics", self.dynamics, (), "blts.dynamics.Inventory()")
         if (why := why_not(self.dynamics, Dynamics, *BELIEF)) is not None:
             raise ConfigError(f"ParametricMDP: {why}")
         if self.theta is not None and np.shape(self.theta) != (self.dynamics.dim,):

@@ -11,7 +11,7 @@ from .. import _random, planning
 from .._module import array, at_least, is_concrete, module, require, short, static
 from .._typing import Array, Bool, Float, Int, Numbers, PRNGKey, Scalar
 from ..declared import rests_on, why_lost
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..models.tabular import Sampled, Tabular
 from ..samplers.rows import ExactRows
 from .base import Step
@@ -191,6 +191,7 @@ class DrawnMDP:
     sd: Numbers = array(default=0.0)
 
     def check(self):
+        require_object("DrawnMDP: model", self.model, ("log_prior", "shape", "weights"), "Tabular([[0.0, 0.0], [0.0, 1.0]])")
         if self.model.log_prior is not None:
             raise ConfigError("DrawnMDP: worlds are drawn from Dirichlet rows; leave out the model's log_prior.")
         if self.law not in LAWS:

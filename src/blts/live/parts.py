@@ -13,7 +13,7 @@ import numpy as np
 from .. import registry
 from .._module import from_json, to_json
 from ..agents import Perturb, Thompson
-from ..errors import BltsError, ConfigError
+from ..errors import BltsError, ConfigError, require_object
 from ..models import base as models
 from ..samplers import Chain
 from .policy import Never
@@ -186,6 +186,5 @@ def batching_of(part: Part, world: World) -> Any:
         return Never()
     if part.name is not None:
         return _built("batching", part, world)
-    if not hasattr(part.value, "step"):
-        raise ConfigError(f"A batching is a name or a scheme such as DoublingCounts(); got {part.value!r}.")
+    require_object("The batching", part.value, ("init", "step", "most"), "DoublingCounts(), or a name")
     return part.value

@@ -8,6 +8,7 @@ refuses to change or delete their rows. What `experiments` and `arms` hold besid
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import resources
 
 import sqlalchemy as sa
 
@@ -129,25 +130,28 @@ audit = sa.Table(
 LEDGER = (decisions, rewards, policies, audit, requests, vectors)
 
 
-def _first_tables(connection: sa.Connection) -> None:
-    metadata.create_all(connection)
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(
-            "CREATE FUNCTION blts_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-            "$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$"
-        )
-    for table in LEDGER:
-        for action in ("UPDATE", "DELETE"):
-            name = f"{table.name}_no_{action.lower()}"
-            if connection.dialect.name == "postgresql":
-                body = "FOR EACH ROW EXECUTE FUNCTION blts_refuse()"
-            else:
-                body = "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
-            connection.exec_driver_sql(f"CREATE TRIGGER {name} BEFORE {action} ON {table.name} {body}")
+def statements(step: int, dialect: str) -> list[str]:
+    """The SQL of a step, from its file: statements end at empty lines, and a line that begins with -- is a comment."""
+    text = resources.files("blts.live").joinpath("migrations", f"{step}-{dialect}.sql").read_text(encoding="utf-8")
+    return ["\n".join(block) for block in _blocks(text)]
 
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_first_tables,)
-"""Step i brings a database from version i to i + 1. A released step is never changed; a new one is added below it."""
+def _blocks(text: str) -> list[list[str]]:
+    lines = [[line for line in block.splitlines() if not line.startswith("--")] for block in text.split("\n\n")]
+    return [block for block in lines if any(line.strip() for line in block)]
+
+
+def _from_file(step: int) -> Callable[[sa.Connection], None]:
+    def run(connection: sa.Connection) -> None:
+        for statement in statements(step, connection.dialect.name):
+            connection.exec_driver_sql(statement)
+
+    return run
+
+
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1),)
+"""Step i brings a database from version i to i + 1. Steps are frozen text and know nothing of the tables above, which are today's:
+a released step is never changed, and a new one is added below it (CONTRIBUTING.md says how)."""
 
 LOCK = 5_273_811  # any number that nobody else takes: what PostgreSQL serialises migrations by
 

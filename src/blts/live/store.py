@@ -29,7 +29,10 @@ CHUNK = 10_000  # decisions looked up in one statement
 
 def url_of(given: str | os.PathLike[str] | None) -> sa.URL:
     """A database URL from a URL, a path, or nothing: then the variable BLTS_DB, or a file in the working folder."""
-    text = os.fspath(given) if given is not None else os.environ.get(VARIABLE) or DEFAULT_URL
+    try:
+        text = os.fspath(given) if given is not None else os.environ.get(VARIABLE) or DEFAULT_URL
+    except TypeError:
+        raise StoreError(f"{given!r} is not a database URL; give sqlite:///file.db or postgresql://user@host/name.") from None
     if "://" not in text:
         text = f"sqlite:///{pathlib.Path(text)}"
     for name in ("postgres://", "postgresql://"):
@@ -63,8 +66,8 @@ class Store:
     def __init__(self, url: str | os.PathLike[str] | None = None, *, create: bool = True):
         self.url = url_of(url)
         self.sqlite = self.url.get_backend_name() == "sqlite"
-        if self.sqlite and not create and self.url.database and not pathlib.Path(self.url.database).exists():
-            raise StoreError(f"There is no database {self.url.database}; create an experiment first, or give another URL.")
+        if not create:
+            _check_exists(self.url)
         try:
             self.engine = _engine(self.url, self.sqlite)
         except ImportError:
@@ -82,6 +85,7 @@ class Store:
     def migrate(url: str | os.PathLike[str] | None) -> tuple[int, int]:
         """Bring a database to the current schema; the versions before and after."""
         place = url_of(url)
+        _check_exists(place)
         engine = _engine(place, place.get_backend_name() == "sqlite")
         try:
             with _sentences(place), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
@@ -124,6 +128,12 @@ class Store:
             known = connection.execute(sa.select(schema.experiments.c.name).limit(50)).scalars()
             raise UnknownName("experiment", name, known)
         return record(row)
+
+
+def _check_exists(url: sa.URL) -> None:
+    """Refuse a SQLite file that is not there, where none should be made."""
+    if url.get_backend_name() == "sqlite" and url.database and not pathlib.Path(url.database).exists():
+        raise StoreError(f"There is no database {url.database}; create an experiment first, or give another URL.")
 
 
 def _engine(url: sa.URL, sqlite: bool) -> sa.Engine:

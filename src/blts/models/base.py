@@ -20,7 +20,7 @@ from .._module import is_concrete, short
 from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..declared import fact, methods_of, missing, provides, why_lost
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..history import pick
 from .marginal import Marginal
 
@@ -105,8 +105,7 @@ class Closed(Conjugate, Protocol):
 
 def require_model(owner: str, model: Any) -> None:
     """Refuse what is not a model, saying what it lacks or has lost."""
-    if isinstance(model, type):
-        raise ConfigError(f"{owner}: {model.__name__} is a class; give an object, {model.__name__}(…).")
+    require_object(f"{owner}: model", model, (), "Gaussian(prior_mean=[0.0, 1.0])")
     lacking = [name for name in missing(model, Model) if name != "theory"]
     lost = [name for name in lacking if why_lost(model, name)]
     if lost:
@@ -303,6 +302,7 @@ def _numbers(model: Any) -> list[_Number]:
 
 def arm_count(model: Any) -> int | None:
     """How many arms the numbers of a model describe; None where all of them are for one arm."""
+    require_object("The model", model, ("__dataclass_fields__",), "Gaussian(prior_mean=[0.0, 1.0]), of a class with @module")
     counts = {}
     for name, ndim, value in _numbers(model):
         if isinstance(value, str | bool) or callable(value):
@@ -325,6 +325,8 @@ def arm_count(model: Any) -> int | None:
 def stack(model: M, arms: int) -> M:
     """The model with every number repeated to `[arms, …]`, ready to be mapped over its arms."""
     have = arm_count(model)
+    if not isinstance(arms, int | np.integer) or isinstance(arms, bool) or arms < 1:
+        raise ConfigError(f"{type(model).__name__}: arms must be a whole number ≥ 1; got {arms!r}.")
     if have is not None and have != arms:
         raise ConfigError(f"{type(model).__name__} describes {have} arms where {arms} are needed; give one value or {arms} values.")
     repeated = {name: value if np.ndim(value) > ndim else _repeat(value, arms) for name, ndim, value in _numbers(model)}

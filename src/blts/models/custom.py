@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
 import jax
@@ -57,6 +59,33 @@ def _numbers_only(maker: str, hyper: dict[str, Any]) -> dict[str, Any]:
         if not np.isfinite(np.asarray(out[name])).all():
             raise ConfigError(f"{maker}: {name} must be finite; got {short(out[name])}.")
     return out
+
+
+def _check_call(maker: str, part: str, function: Callable, *names: str, **options: Any) -> None:
+    """Refuse a function that cannot be called with these arguments by place and those by name."""
+    try:
+        inspect.signature(function).bind(*names, **options)
+    except TypeError as error:
+        call = ", ".join((*names, *(f"{name}=…" for name in options)))
+        raise ConfigError(f"{maker}: {part} is called as {part}({call}), and does not take that: {error}.") from None
+    except ValueError:  # a builtin that does not say what it takes
+        return
+
+
+@contextlib.contextmanager
+def _traceable(maker: str) -> Iterator[None]:
+    """What JAX says of functions that cannot be traced, as one sentence."""
+    try:
+        yield
+    except jax.errors.TracerArrayConversionError:
+        raise ConfigError(
+            f"{maker}: your functions are traced by JAX and must not call NumPy; use jax.numpy in its place."
+        ) from None
+    except jax.errors.ConcretizationTypeError:
+        raise ConfigError(
+            f"{maker}: your functions are traced by JAX, so they cannot branch on θ or a reward, nor make Python numbers of them; "
+            "use jnp.where in place of if, and jax.numpy in place of math."
+        ) from None
 
 
 def _each_arm(function: Callable, model: Any) -> Any:
@@ -171,8 +200,14 @@ class NumPyro(_Custom):
 
 def _call(function: Callable, values: dict[str, Array], hyper: dict[str, Array]) -> Any:
     """function(**values), with those hyper-parameters that it names."""
-    named = inspect.signature(function).parameters
+    named = _named(function)
     return function(**values, **{name: value for name, value in hyper.items() if name in named and name not in values})
+
+
+@functools.cache
+def _named(function: Callable) -> Mapping[str, inspect.Parameter]:
+    """The parameters of a function. Cached, as threads must not ask `inspect` for a builtin's (see studies/store.py)."""
+    return inspect.signature(function).parameters
 
 
 def from_numpyro(
@@ -208,14 +243,18 @@ def from_numpyro(
         raise ConfigError(
             f"{maker}: a dict of priors takes no hyper-parameters, but {', '.join(hyper)} was given; make it a function of them."
         )
+    if mean is not None and not callable(mean):
+        raise ConfigError(f"{maker}: mean must be a function of the parameters; got {mean!r}.")
+    _check_call(maker, "prior", given, **hyper)
     model = NumPyro(likelihood, given, mean, _numbers_only(maker, hyper))
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
     single = first_arm(model)
-    _check_distributions(distributions, single)
-    dim = single.init(_random.as_key(0)).shape[0]
-    model = dataclasses.replace(model, dim=dim, support=_support(single))
-    return _finished(maker, model, arms)
+    with _traceable(maker):
+        _check_distributions(distributions, single)
+        dim = single.init(_random.as_key(0)).shape[0]
+        model = dataclasses.replace(model, dim=dim, support=_support(single))
+        return _finished(maker, model, arms)
 
 
 def _support(single: NumPyro) -> str:
@@ -242,12 +281,30 @@ def _check_distributions(distributions: Any, single: NumPyro) -> None:
             )
         if law.support.is_discrete:
             raise ConfigError(f"from_numpyro: the prior of {name} is discrete; Langevin sampling needs a density.")
+    for part, function in (("likelihood", single.likelihood), ("mean", single.mean)):
+        if function is not None:
+            _check_names(part, function, priors, single.hyper)
     law = single._law(single.init(_random.as_key(0)))
     if not isinstance(law, distributions.Distribution):
         raise ConfigError(f"from_numpyro: likelihood must return a NumPyro distribution; got {type(law).__name__}.")
     if law.batch_shape + law.event_shape != ():
         raise ConfigError(
             f"from_numpyro: likelihood must be the law of one number; its shape is {law.batch_shape + law.event_shape}."
+        )
+
+
+def _check_names(part: str, function: Callable, priors: Mapping[str, Any], hyper: Mapping[str, Any]) -> None:
+    """Refuse a likelihood or a mean whose parameters are not those that have a prior."""
+    named = _named(function).values()
+    free = any(p.kind is p.VAR_KEYWORD for p in named)
+    taken = [p.name for p in named if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    needed = [p.name for p in named if p.name in taken and p.default is p.empty]
+    unknown = [name for name in priors if name not in taken and not free]
+    without = [name for name in needed if name not in priors and name not in hyper]
+    if unknown or without or len(taken) + free < len(named):
+        raise ConfigError(
+            f"from_numpyro: {part} takes {', '.join(taken) or 'nothing'} by name, and the prior has {', '.join(priors)}; "
+            "give both the same names."
         )
 
 
@@ -372,16 +429,27 @@ def from_functions(
     if support not in SUPPORTS:
         raise ConfigError(f"{maker}: support must be one of {', '.join(SUPPORTS)}; got {support!r}.")
     densities = (log_prior, log_likelihood, mean_reward, init, sample)
+    for part, function, names in zip(
+        ("log_prior", "log_likelihood", "mean_reward", "init", "sample"),
+        densities,
+        (("theta",), ("theta", "reward"), ("theta",), ("key",), ("key", "theta")),
+        strict=True,
+    ):
+        if function is not None:
+            _check_call(maker, part, function, *names, **hyper)
     model = Functions(*densities, _numbers_only(maker, hyper), curvature, dim=dim, support=support)
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
-    _check_at_zero(model)
-    if init is None:
-        draws, healthy = _each_arm(lambda one: _draw_prior(one.log_prior, dim), model)
-        if not bool(jnp.all(healthy)):
-            raise ConfigError(f"{maker}: log_prior could not be sampled, perhaps because it is not a proper density; give init=….")
-        model = dataclasses.replace(model, draws=np.asarray(draws))
-    return _finished(maker, model, arms)
+    with _traceable(maker):
+        _check_at_zero(model)
+        if init is None:
+            draws, healthy = _each_arm(lambda one: _draw_prior(one.log_prior, dim), model)
+            if not bool(jnp.all(healthy)):
+                raise ConfigError(
+                    f"{maker}: log_prior could not be sampled, perhaps because it is not a proper density; give init=…."
+                )
+            model = dataclasses.replace(model, draws=np.asarray(draws))
+        return _finished(maker, model, arms)
 
 
 def _check_at_zero(model: Functions) -> None:

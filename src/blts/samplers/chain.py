@@ -19,7 +19,7 @@ from .. import _lanes, _random, theory
 from .._module import at_least, module, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..declared import fact, provides
-from ..errors import ConfigError
+from ..errors import ConfigError, require_object
 from ..history import Log, order
 from ..models.base import Model, Sufficient, arm, has_marginal
 from . import potential as potentials
@@ -55,6 +55,7 @@ class Chain:
     the Hessian of the rows themselves, a matrix, "theorem" for Theorem 1's step."""
 
     def check(self):
+        require_object("Chain: kernel", self.kernel, ("init", "step"), "Langevin() or MALA()")
         if not isinstance(self.steps, str) and not callable(self.steps):
             at_least(self, "steps", 1)
         if self.minibatch is not None and not isinstance(self.minibatch, str):

@@ -26,7 +26,7 @@ def compute(cell: Cell) -> bytes:
     from .store import Result, encode
 
     if cell.source:
-        load_source(cell.source)
+        load_source(cell.source, cell.code)
     began = time.perf_counter()
     arrays, about = registry.build("task", cell.task).run(
         cell.condition, seed=cell.seed, first=cell.first, replications=cell.replications
@@ -41,7 +41,10 @@ def in_process(cells: list[Cell], workers: int | None = None, address: str | Non
     import jax
 
     from ..simulation import cores
+    from .reading import load_source
 
+    for source, code in {(cell.source, cell.code) for cell in cells if cell.source}:
+        load_source(source, code)  # here and not in the threads
     # One accelerator serves one cell at a time; each core of a CPU has its own.
     count = workers or (cores() if jax.default_backend() == "cpu" else 1)
     yield from _in(lambda: ThreadPoolExecutor(count), cells)

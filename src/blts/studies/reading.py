@@ -7,8 +7,9 @@ import hashlib
 import pathlib
 import re
 import runpy
+import threading
 import tomllib
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import BltsError, ConfigError
 from .spec import Study, UnknownField, check_fields
@@ -63,19 +64,38 @@ def _where(text: str, message: str) -> str:
     return f", line {lines[0]}" if lines else ""
 
 
-def load_source(path: str) -> dict[str, Any]:
-    """Run a user's Python file, once a process; what it registers is then known here."""
+class _Loaded(NamedTuple):
+    code: str
+    """The digest of the file that was run."""
+    names: dict[str, Any]
+
+
+_LOADED: dict[str, _Loaded] = {}
+_LOADING = threading.RLock()
+
+
+def load_source(path: str, code: str | None = None) -> dict[str, Any]:
+    """Run a user's Python file, once a process while it stays the same; what it registers is then known here.
+
+    A file that does not have the digest `code` is refused: its results would be stored as those of the file that was planned.
+    """
     key = str(pathlib.Path(path).resolve())
-    if key not in _LOADED:
-        _LOADED[key] = runpy.run_path(key, run_name="blts_study")
-    return _LOADED[key]
+    with _LOADING:
+        loaded = _LOADED.get(key)
+        if loaded is None or code is None:
+            found = digest_of(_text(pathlib.Path(key)))
+            if code in (None, found) and (loaded is None or loaded.code != found):
+                loaded = _LOADED[key] = _Loaded(found, runpy.run_path(key, run_name="blts_study"))
+        if loaded is None or code not in (None, loaded.code):
+            raise ConfigError(f"{path} was changed since its study was planned; run it again with `blts study run {path}`.")
+        return loaded.names
 
 
-_LOADED: dict[str, dict[str, Any]] = {}
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _read_python(path: pathlib.Path) -> list[Study]:
-    text = _text(path)
     try:
         found = load_source(str(path))
     except BltsError:
@@ -85,8 +105,8 @@ def _read_python(path: pathlib.Path) -> list[Study]:
     studies = found.get("studies", [found["study"]] if "study" in found else [])
     if not studies or not all(isinstance(study, Study) for study in studies):
         raise ConfigError(f"{path} must call a Study `study`, or a list of them `studies`.")
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return [dataclasses.replace(study, code=digest, source=str(path.resolve())) for study in studies]
+    code = _LOADED[str(path.resolve())].code
+    return [dataclasses.replace(study, code=code, source=str(path.resolve())) for study in studies]
 
 
 def _text(path: pathlib.Path) -> str:

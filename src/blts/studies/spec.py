@@ -75,17 +75,22 @@ class Study:
             )
         for field in ("figures", "metrics"):
             value = getattr(self, field)
-            if isinstance(value, str) or not all(isinstance(x, str) for x in value):
+            if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
                 raise ConfigError(f"{field} must be a list of names; got {value!r}.")
             object.__setattr__(self, field, tuple(value))
         for field in ("conditions", "printed"):
             value = getattr(self, field)
-            if isinstance(value, dict) or not all(isinstance(x, dict) for x in value):
+            if not isinstance(value, list | tuple) or not all(isinstance(x, dict) for x in value):
                 raise ConfigError(f"{field} must be a list of tables, [[{field}]] in TOML; got {value!r}.")
             object.__setattr__(self, field, tuple(value))
         for field in ("labels", "reference"):
             if not isinstance(getattr(self, field), dict):
                 raise ConfigError(f"{field} must be a table; got {getattr(self, field)!r}.")
+        for field in ("conditions", "printed", "labels", "reference"):
+            try:
+                json.dumps(getattr(self, field))
+            except (TypeError, ValueError) as error:
+                raise ConfigError(f"{field} must hold text, numbers, true, false and lists of them ({error}).") from None
         if not self.conditions:
             raise ConfigError('A study needs conditions: at least one [[conditions]] table, such as agent = "blts".')
 

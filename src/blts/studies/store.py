@@ -6,10 +6,13 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import pathlib
 import platform
+import re
 import tempfile
+import zipfile
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,9 +21,13 @@ import numpy as np
 from ..errors import StoreError
 from .spec import Cell, Study
 
-MAGIC = b"blts cell 1\n"
+MAGIC, FIRST_MAGIC = b"blts cell 2\n", b"blts cell 1\n"
 MARK, HEADING = "blts.json", "run.json"
-FORMAT = 1
+FORMAT = 2
+READABLE = (1, 2)
+"""Folders of format 1 have cells of NumPy's format, which are read and no longer written."""
+PLAIN = "biufcUS"
+"""Kinds of arrays that are their bytes: no objects, no records."""
 WRITING = f".writing-{platform.node()}-"
 """Files that are being written, and by whom."""
 
@@ -46,24 +53,71 @@ class Result(NamedTuple):
 
 
 def encode(result: Result) -> bytes:
-    """A result as bytes: a checksum of all that follows, a header in JSON, and the arrays."""
-    body = io.BytesIO()
-    header = json.dumps({"about": result.about, "provenance": result.provenance})
-    np.savez(body, header=np.array(header), allow_pickle=False, **result.arrays)
-    payload = body.getvalue()
-    return MAGIC + hashlib.sha256(payload).hexdigest().encode() + b"\n" + payload
+    """A result as bytes: a checksum of all that follows, the length of a header in JSON, the header, the arrays' bytes.
+
+    Not `np.savez`: `np.load` parses its headers as Python source, and CPython before 3.11.8 fails with "AST constructor
+    recursion depth mismatch" where two threads do that at once (python/cpython#106905).
+    """
+    arrays = {name: np.asarray(array, order="C") for name, array in result.arrays.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in PLAIN:
+            raise StoreError(f"The array {name!r} of a result has the type {array.dtype}; a task's arrays hold numbers or text.")
+    layout = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
+    header = json.dumps({"about": result.about, "provenance": result.provenance, "arrays": layout}).encode()
+    payload = b"".join([len(header).to_bytes(8, "little"), header, *(array.tobytes() for array in arrays.values())])
+    return MAGIC + _digest(MAGIC + payload) + b"\n" + payload
 
 
 def decode(content: bytes, name: str) -> Result:
+    """The result that `encode` wrote, or that an earlier version did; `Corrupt` where a byte differs."""
     start = len(MAGIC) + 65
-    if not content.startswith(MAGIC) or len(content) < start:
+    if not content.startswith((MAGIC, FIRST_MAGIC)) or len(content) < start:
         raise Corrupt(f"{name} is not a file of results, or is cut off.")
-    if hashlib.sha256(content[start:]).hexdigest().encode() != content[len(MAGIC) : start - 1]:
+    payload, first = content[start:], content.startswith(FIRST_MAGIC)
+    if _digest(payload if first else MAGIC + payload) != content[len(MAGIC) : start - 1]:
         raise Corrupt(f"{name} was changed or is cut off.")
-    with np.load(io.BytesIO(content[start:]), allow_pickle=False) as arrays:
-        found = dict(arrays)
-    header = json.loads(str(found.pop("header")))
-    return Result(found, header["about"], header["provenance"])
+    return _decode_first(payload) if first else _decode(payload)
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode()
+
+
+def _decode(payload: bytes) -> Result:
+    place = 8 + int.from_bytes(payload[:8], "little")
+    header = json.loads(payload[8:place])
+    arrays = {}
+    for name, dtype, shape in header["arrays"]:
+        arrays[name], place = _array(payload, place, dtype, shape)
+    return Result(arrays, header["about"], header["provenance"])
+
+
+def _array(content: bytes, place: int, dtype: str, shape: Sequence[int]) -> tuple[np.ndarray, int]:
+    """The array whose bytes begin at a place, and where they end."""
+    size = math.prod(shape)
+    end = place + size * np.dtype(dtype).itemsize
+    return np.frombuffer(content[place:end], dtype, size).reshape(shape).copy(), end
+
+
+_NPY_HEADER = re.compile(r"\{'descr': '([^']+)', 'fortran_order': (True|False), 'shape': \(([0-9, ]*)\), \}\s*")
+
+
+def _decode_first(payload: bytes) -> Result:
+    """A cell of format 1: a zip archive of NumPy's .npy files, whose headers are read without parsing Python."""
+    arrays = {}
+    with zipfile.ZipFile(io.BytesIO(payload)) as archive:
+        for name in archive.namelist():
+            content = archive.read(name)
+            start = 10 if content[6] == 1 else 12  # version 1 has two bytes for the header's length, later ones four
+            place = start + int.from_bytes(content[8:start], "little")
+            header = _NPY_HEADER.fullmatch(content[start:place].decode())
+            if header is None:
+                raise Corrupt(f"The array {name} of a result has a header that blts never wrote.")
+            by_columns, shape = header[2] == "True", [int(size) for size in header[3].replace(" ", "").split(",") if size]
+            array, _ = _array(content, place, header[1], shape[::-1] if by_columns else shape)
+            arrays[name.removesuffix(".npy")] = array.T if by_columns else array
+    header = json.loads(str(arrays.pop("header")))
+    return Result(arrays, header["about"], header["provenance"])
 
 
 class Store:
@@ -82,14 +136,15 @@ class Store:
         except OSError as error:
             raise StoreError(f"The folder {folder} cannot be made or read ({_why(error)}); give another --out.") from None
         if MARK in others:
-            store.check()
+            if store.check() != FORMAT:
+                store.mark()
         elif others:
             raise StoreError(
                 f"The folder {folder} holds other files (such as {sorted(others)[0]}), and results would mix with them; "
                 "give --out a new or empty folder."
             )
         else:
-            store.write(MARK, json.dumps({"what": "results of blts studies", "format": FORMAT}) + "\n")
+            store.mark()
         return store
 
     @staticmethod
@@ -101,14 +156,19 @@ class Store:
         store.check()
         return store
 
-    def check(self) -> None:
+    def mark(self) -> None:
+        self.write(MARK, json.dumps({"what": "results of blts studies", "format": FORMAT}) + "\n")
+
+    def check(self) -> int:
+        """The format of the folder, where this version can read it."""
         try:
             mark = json.loads((self.folder / MARK).read_text())
             found = mark["format"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self.folder / MARK} cannot be read ({error}); give another folder.") from None
-        if found != FORMAT:
+        if found not in READABLE:
             raise StoreError(f"{self.folder} has results of format {found}, and this version reads {FORMAT}; give another folder.")
+        return found
 
     # Cells
 

@@ -130,6 +130,8 @@ def built(condition: Condition) -> Any:
     for name in ("env", "agent", "batching", "prior"):
         if not isinstance(condition.get(name), str | None):
             raise ConfigError(f"{name} must be a name; got {condition[name]!r}.")
+    if not isinstance(condition.get("drawn", False), bool):
+        raise ConfigError(f"drawn must be true or false; got {condition['drawn']!r}.")
     for name in ("horizon", "times"):
         value = condition.get(name, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
