@@ -8,12 +8,9 @@ import jax
 
 from ..loop import Record
 from . import engine
-from .choice import COMPILES
 from .choice import choose as choose
 
-# XLA's newer emitters take twice as long to compile these loops, and what they make runs no faster.
-_OPTIONS: Any = {"xla_cpu_use_fusion_emitters": False} if COMPILES else None
-_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=_OPTIONS)
+_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"))
 
 
 def run(*arguments: Any, **settings: Any) -> Record:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -23,9 +22,6 @@ LONGEST = int(np.iinfo(np.int32).max)
 # What a leap costs, in rounds of stepping one replication: measured by `python -m benchmarks --only leap`.
 ROUNDS_A_BATCH = 1200
 ROUNDS_A_POINT = 100
-COMPILES = version("jaxlib").startswith("0.10.")
-"""Whether XLA can compile a leap for a CPU in seconds: without its older emitters, which jaxlib 0.11 no longer has, it takes
-minutes."""
 ROUNDS_TO_COMPILE = 1.5e8  # what its program takes longer to compile
 
 
@@ -45,8 +41,6 @@ def choose(
 
 def _faster(env: Any, batching: Any, horizon: int, replications: int, points: int) -> bool:
     """Whether leaping is, where it is possible; both engines take about as long for each arm."""
-    if jax.default_backend() == "cpu" and not COMPILES:
-        return False
     # Of the arms whose doublings are counted one goes on, and the others soon stop.
     doubling = isinstance(batching, DoublingCounts) and batching.states == 1
     batches = env.actions + math.log2(horizon) if doubling else batching.most(horizon, env.actions)
