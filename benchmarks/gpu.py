@@ -1,5 +1,7 @@
 """`python -m benchmarks.gpu`: decision steps per second on one accelerator, beside the floors that bytes and operations set.
 
+`--leap` measures leaping alone: seconds of the first call, which compiles, and of the second.
+
 It needs no more than jax, numpy, scipy and rich, and runs where jax finds an accelerator.
 """
 
@@ -15,6 +17,8 @@ import time
 HORIZON = 650
 ARMS = 15
 SIZES = {"exact-ts": (10_000, 100_000, 400_000, 1_600_000), "blts": (10_000, 100_000, 400_000)}
+LEAP = 10**7  # rounds of a leap, and the replications that leap
+LEAPS = (10_000, 100_000)
 ROUNDS = 3
 RESULTS = pathlib.Path(os.environ.get("OUT", pathlib.Path(__file__).resolve().parent / "results"))
 
@@ -52,6 +56,40 @@ def rate(agent: str, replications: int) -> dict:
     }
 
 
+def leap(replications: int) -> dict:
+    """Seconds of the first and the second call of one shape, with a warning as an error: none is for users to see."""
+    import warnings
+
+    from blts import condition, simulate
+
+    case = condition("gaussian", "exact-ts", "dynamic", "informative", LEAP)
+    settings = {"horizon": LEAP, "replications": replications, "times": 100, "engine": "leap"}
+    seconds, regrets = [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for seed in range(2):
+            began = time.perf_counter()
+            trace = simulate(seed, case.env, case.agent, case.batching, **settings)
+            seconds.append(time.perf_counter() - began)
+            regrets.append(float(trace.final_regret.mean()))
+    return {"replications": replications, "first_s": seconds[0], "second_s": seconds[1], "regret": regrets[1]}
+
+
+def leaps(console) -> list[dict]:
+    import jax
+    from rich import box
+    from rich.table import Table
+
+    rows = [leap(size) for size in (LEAPS[:1] if jax.default_backend() == "cpu" else LEAPS)]
+    table = Table(title=f"{jax.devices()[0].device_kind}, leaping, T = {LEAP:.0e}, {ARMS} arms, dynamic batches", box=box.SIMPLE)
+    for name in ("replications", "first call s", "second call s", "regret"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(str(row["replications"]), f"{row['first_s']:.2f}", f"{row['second_s']:.2f}", f"{row['regret']:.2f}")
+    console.print(table)
+    return rows
+
+
 def floors() -> dict[str, float]:
     """What the machine does of the two things that a step cannot do without: normals, and reading and writing the state."""
     import jax
@@ -85,6 +123,9 @@ def main() -> None:
     console = Console(width=100)
     if jax.default_backend() == "cpu":
         console.print("jax finds no accelerator here: the smallest sizes on the CPU.")
+    leaping = leaps(console)
+    if "--leap" in sys.argv[1:]:
+        return
     floor = floors()
     # A round draws a normal for every arm and one for the reward; two rounds share the generator's blocks, each of which gives two
     # normals, of which `random.normal` takes one. Unless one kernel plays all rounds, the state goes through memory
@@ -113,7 +154,7 @@ def main() -> None:
         console.print(f"exact-ts could at most do {limit:.3g} steps/s by its {name}; it does {best / limit:.0%} of that.")
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "gpu.json").write_text(
-        json.dumps({"device": str(jax.devices()[0]), **floor, "limits": limits, "rows": rows}, indent=1)
+        json.dumps({"device": str(jax.devices()[0]), **floor, "limits": limits, "rows": rows, "leap": leaping}, indent=1)
     )
 
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend import core
 from scipy import special, stats
 
 import blts
@@ -23,6 +24,7 @@ from blts import (
     StaticDoubling,
     Thompson,
     _draws,
+    _random,
     leap,
     sgld,
     simulate,
@@ -406,6 +408,59 @@ def test_a_replication_does_not_depend_on_its_company():
             width = min(mine.shape[-1], all_of_it.shape[-1])
             np.testing.assert_array_equal(mine[..., :width], all_of_it[..., :width])
     np.testing.assert_array_equal(whole.plays, run_of("Gaussian", "dynamic", "leap", 1).plays[:96])
+
+
+def test_blocks_of_another_size_give_the_same_numbers(monkeypatch):
+    """As on an accelerator, which takes larger ones."""
+    env, model = WORLDS["Gaussian"]
+    arguments = (as_key(1), env, Thompson(model, Exact()), one_of("dynamic"), np.asarray(TIMES, np.int32), np.int32(0))
+    run = lambda: jax.jit(partial(engine.run, horizon=T, replications=80, keep_actions=False))(*arguments)  # noqa: E731
+    ours = run()
+    monkeypatch.setattr(engine, "on_cpu", lambda: False)
+    for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(run()), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+
+
+def test_the_whole_numbers_of_a_leap_are_those_of_single_precision():
+    """A call in single precision gets them on an accelerator, and takes them apart there; warnings are errors here."""
+    env, model = WORLDS["Gaussian"]
+    arguments = (as_key(1), env, Thompson(model, Exact()), one_of("dynamic"), np.asarray(TIMES, np.int32), np.int32(0))
+    with jax.enable_x64(False):
+        record = leap.run(*arguments, horizon=T, replications=48, keep_actions=False)
+        whole = [x for x in jax.tree.leaves(record) if jnp.issubdtype(x.dtype, jnp.integer)]
+        assert len(whole) >= 4
+        assert {x.dtype.name for x in whole} == {"int32"}
+        assert int(record.batches.max()) == int(record.ends[: int(record.batches.max())].astype(bool).sum(0).max())
+
+
+# Kernels
+
+
+def generators_in_a_row(f, *arguments) -> int:
+    """The longest chain of generators, each of words from the one before, that no optimization barrier takes apart."""
+    depth: dict = {}
+    program = jax.make_jaxpr(f)(*arguments).jaxpr
+    for eqn in program.eqns:
+        before = max((depth.get(v, 0) for v in eqn.invars if not isinstance(v, core.Literal)), default=0)
+        is_generator = eqn.params.get("name") == _random.threefry.__name__
+        depth |= dict.fromkeys(eqn.outvars, 0 if eqn.primitive.name == "optimization_barrier" else before + is_generator)
+    return max(depth.values())
+
+
+def test_no_kernel_can_have_a_generator_of_a_generator():
+    """Where LLVM's vectoriser follows every path through a kernel, as in JAX 0.11, one with two would take minutes to compile."""
+
+    def drawn(words, what=lambda words: words):
+        key = _random._split(_random._fold_in(words, 1), (4,))[2]
+        return _random._block(what(key), np.uint32(0))
+
+    words = jax.random.key_data(as_key(0))
+    assert generators_in_a_row(drawn, words) == 1
+    # The mutant: words of words, which are not made keys.
+    assert (
+        generators_in_a_row(partial(drawn, what=lambda words: jnp.stack([*_random._block(words, np.uint32(1)), *words[2:]])), words)
+        == 2
+    )
 
 
 # What can leap

@@ -52,6 +52,9 @@ def _block(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
 
 
 def _key(words: tuple[Array, Array]) -> Array:
+    # Not fused with what is drawn from the key: in loops that LLVM does not vectorise, its vectoriser (jaxlib 0.11) visits every
+    # path from a number to its uses, and two generators in one kernel have 2⁴⁰ of them.
+    words = lax.optimization_barrier(words)
     return jnp.stack([*words, *[jnp.zeros_like(words[0])] * (_WORDS - 2)], axis=-1)
 
 

@@ -63,7 +63,7 @@ class Admission:
     cost: Numbers = array(default=1.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=2.0)
-    capacity: int = static(default=None)  # a number as soon as it is checked
+    capacity: Any = static(default=None)  # a number as soon as it is checked
     dim: ClassVar[int] = 2
     actions: ClassVar[int] = 2
 

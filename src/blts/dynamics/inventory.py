@@ -228,7 +228,7 @@ class Inventory(BaseStock):
     rate: Numbers = array(default=4.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=0.5)
-    levels: int = static(default=None)  # a number as soon as it is checked
+    levels: Any = static(default=None)  # a number as soon as it is checked
 
     def check(self):
         positive(self, "holding", "shortage", "rate", "a", "b")
@@ -359,7 +359,7 @@ class LostSales(BaseStock):
     rate: Numbers = array(default=4.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=0.5)
-    levels: int = static(default=None)  # a number as soon as it is checked
+    levels: Any = static(default=None)  # a number as soon as it is checked
     unit_cost: Numbers = array(default=0.0)
     fixed_cost: Numbers = array(default=None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Any
 
 import jax
@@ -12,9 +11,7 @@ from . import engine
 from .choice import choose as choose
 from .choice import obstacle as obstacle
 
-# XLA's newer emitters take twice as long to compile these loops, and what they make runs no faster.
-_OPTIONS: Any = {"xla_cpu_use_fusion_emitters": False} if version("jaxlib").startswith("0.10.") else None
-_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"), compiler_options=_OPTIONS)
+_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"))
 
 
 def run(*arguments: Any, **settings: Any) -> Record:

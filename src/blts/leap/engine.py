@@ -21,13 +21,15 @@ from jax import lax
 
 from .. import _random
 from .._draws import binomial, log_gamma, multinomial
+from .._lanes import on_cpu
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
 from ..batching import most_batches
-from ..history import order, where
+from ..history import where
 from ..loop import Diagnostics, Record
 from .quadrature import propensities
 
 BLOCK = 64  # lanes at a time that learn: their quadrature stays in the cache, and few are computed in vain
+ACCELERATOR_BLOCK = 2**15  # all lanes that a GPU can use at once; more would only take more memory
 
 
 class Learning(NamedTuple):
@@ -86,7 +88,7 @@ def run(
         return play(stretch_keys[:, 0], batching, times, gaps, lanes._replace(learning=learning))
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.due | (lanes.t < horizon)), turn, lanes)
-    return Record(
+    record = Record(
         lanes.regret.T,
         lanes.ends.T,
         jnp.zeros((0, replications), int),
@@ -96,6 +98,8 @@ def run(
         jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1) / horizon,
         lanes.learning.diagnostics,
     )
+    # Whole numbers as those who read the record have them, outside of this program's double precision; none exceeds the horizon.
+    return jax.tree.map(lambda x: x.astype(jnp.int32) if jnp.issubdtype(x.dtype, jnp.integer) else x, record)
 
 
 def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> Lanes:
@@ -174,15 +178,14 @@ def draw_rewards(model, key: PRNGKey, theta, plays: Int[Array, " arms"], summary
 
 
 def in_blocks(mask: Bool[Array, " lanes"], f: Callable, known: Tree, old: Tree) -> Tree:
-    """`f(known, old)` in the lanes of the mask, `old` elsewhere. Those lanes are gathered, so that no other is computed."""
-    R, needed = mask.shape[0], jnp.sum(mask)
-    ordered = order((~mask).astype(int), 1)
+    """`f(known, old)` in the lanes of the mask, `old` elsewhere. Those lanes are gathered, so that few others are computed."""
+    R = mask.shape[0]
+    size = min(R, BLOCK if on_cpu() else ACCELERATOR_BLOCK)
+    lanes = jnp.concatenate([jnp.nonzero(mask, size=R, fill_value=R)[0], jnp.full(size, R)])
 
     def block(b, new: Tree) -> Tree:
-        position = b * BLOCK + jnp.arange(min(BLOCK, R))
-        lane = ordered[jnp.minimum(position, R - 1)]
-        mine = jax.tree.map(lambda x: x[lane], (known, new))
-        place = jnp.where(position < needed, lane, R)
-        return jax.tree.map(lambda store, part: store.at[place].set(part, mode="drop"), new, f(*mine))
+        mine = lax.dynamic_slice_in_dim(lanes, b * size, size)
+        part = f(*jax.tree.map(lambda x: x[jnp.minimum(mine, R - 1)], (known, new)))
+        return jax.tree.map(lambda store, x: store.at[mine].set(x, mode="drop"), new, part)
 
-    return lax.fori_loop(0, (needed + BLOCK - 1) // BLOCK, block, old)
+    return lax.fori_loop(0, (jnp.sum(mask) + size - 1) // size, block, old)
