@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ class Admission:
         if self.capacity is None:
             need = max(self._need(np.log([float(self.arrival), float(self.service)])), min(self._prior_need(), MOST_CAPACITY), 16)
             object.__setattr__(self, "capacity", 1 << (need - 1).bit_length())
-        if self.capacity > MOST_CAPACITY:
+        if (self.capacity or 0) > MOST_CAPACITY:
             raise ConfigError(
                 f"Admission: queues of up to {MOST_CAPACITY} customers are planned for, and these rates need {self.capacity}; "
                 "lower reward · service / cost."

@@ -117,7 +117,7 @@ class BaseStock:
         if self.levels is None:
             of_prior = min(self._need(self._prior_rate()), most)
             object.__setattr__(self, "levels", 1 << (max(need, of_prior, 16) - 1).bit_length())
-        if self.levels > most:
+        if (self.levels or 0) > most:
             raise ConfigError(f"{name}: levels must be at most {most}; got {self.levels}.")
         if (why := self.why_cut(self.true)) is not None:
             raise ConfigError(why)
