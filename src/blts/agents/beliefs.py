@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from .. import _random, theory
+from .. import _random, diagnosis, theory
 from .._module import array, at_least, module, positive, short, static
 from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
 from ..errors import ConfigError
@@ -50,6 +50,11 @@ def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:
 def counts_of(history: Tree) -> Int[Array, "*block arms"]:
     """How many rewards each arm has: from the log, or from a summary's count of rows."""
     return history.counts if isinstance(history, Log) else history.rows
+
+
+def least_of_seen(x: Float[Array, "arms chains"], n: Int[Array, " arms"]) -> Array:
+    """The smallest mean of an arm with data; 1 where there is none."""
+    return jnp.min(jnp.where(n > 0, jnp.mean(x, 1), 1.0))
 
 
 def mean_over_seen(x: Float[Array, "arms chains"], n: Int[Array, " arms"]) -> Array:
@@ -148,7 +153,8 @@ class Perturb:
 
         def report(one: PerturbState, info: ChainInfo, history: Tree) -> Info:
             distance = oracle_distance(model, history, one.n, lambda: self.moments(model, one, ()))
-            return Info.of(all_finite(one.theta, one.n), mean_over_seen(info.acceptance, one.n), distance=distance)
+            acceptance, least = mean_over_seen(info.acceptance, one.n), least_of_seen(info.acceptance, one.n)
+            return Info.of(all_finite(one.theta, one.n), acceptance, distance=distance, least=least)
 
         return new, jax.vmap(report)(new, info, history)
 
@@ -222,10 +228,12 @@ class Pool:
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
         ends, info = self.chain.run(keys, model, state.thetas, history, n)
+        stuck = jax.vmap(jax.vmap(stuck_chains))(ends, info.acceptance)
+        ends = jax.vmap(jax.vmap(restarted))(ends, stuck)
         new = PoolState(jnp.where((n > 0)[..., None, None], ends, state.thetas), n)
 
-        def report(one: PoolState, info: ChainInfo, history: Tree) -> Info:
-            rhat, ess = split_rhat(info)
+        def report(one: PoolState, info: ChainInfo, stuck: Bool[Array, "arms size"], history: Tree) -> Info:
+            rhat, ess = split_rhat(info, stuck)
             seen = (one.n > 0)[:, None]
             values = lambda: self.values(model, one.thetas, ())  # noqa: E731
             return Info.of(
@@ -234,9 +242,11 @@ class Pool:
                 jnp.min(jnp.where(seen, ess, jnp.inf)),
                 jnp.max(jnp.where(seen, rhat, 1.0)),
                 oracle_distance(model, history, one.n, lambda: (values().mean(-1), values().std(-1))),
+                stuck=jnp.max(jnp.where(one.n > 0, jnp.mean(stuck, 1), 0.0)),
+                least=least_of_seen(info.acceptance, one.n),
             )
 
-        return new, jax.vmap(report)(new, info, history)
+        return new, jax.vmap(report)(new, info, stuck, history)
 
     def draw(self, key, model, state):
         def one(key, single, thetas, n):
@@ -252,19 +262,45 @@ class Pool:
         return jax.vmap(by_arm)(model, thetas, jnp.arange(arms_of(model)))
 
 
-def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:
+def stuck_chains(ends: Float[Array, "size dim"], acceptance: Float[Array, " size"]) -> Bool[Array, " size"]:
+    """The chains of an arm that hardly moved, or that ended far from the others."""
+    middle = jnp.median(ends, 0)
+    spread = jnp.median(jnp.abs(ends - middle), 0) / 0.6745  # of a normal law, its sd
+    far = jnp.any(jnp.abs(ends - middle) > diagnosis.STUCK_SDS * spread, -1)
+    return (acceptance < diagnosis.STUCK_ACCEPTANCE) | far | ~jnp.all(jnp.isfinite(ends), -1)
+
+
+def restarted(ends: Float[Array, "size dim"], stuck: Bool[Array, " size"]) -> Float[Array, "size dim"]:
+    """The ends, with those of stuck chains replaced by those of others: the k-th stuck one takes the k-th of the rest.
+
+    All are kept where most are stuck: then it is not known who is right, and `Info.stuck` says so.
+    """
+    size = stuck.shape[0]
+    others = jnp.argsort(stuck, stable=True)  # those that are not stuck come first
+    kth = jnp.cumsum(stuck) - 1
+    again = stuck & (2 * jnp.sum(stuck) < size)
+    return jnp.where(again[:, None], ends[others[jnp.clip(kth, 0, size - 1)]], ends)
+
+
+def split_rhat(
+    info: ChainInfo, stuck: Bool[Array, "arms chains"] | None = None
+) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:
     """Split R-hat over the half chains of a pool, and the effective number of draws in their last half.
 
     R̂ = √((W (s-1)/s + B) / W) with W the mean variance within half chains of s steps and B the variance of their
-    means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size.
+    means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size of the
+    chains that are not stuck, of which the share 1/R̂² is counted: that of the pool's variance that a chain has seen
+    itself. Without it, chains that never move would count as that many independent draws.
     """
     s = info.half_steps[:, :1]  # [arms, 1]
     within = jnp.mean(info.half_variances, (1, 2))
     arms, chains, _, dim = info.half_means.shape
     between = jnp.var(info.half_means.reshape(arms, 2 * chains, dim), 1, ddof=1)
     total = within * (s - 1) / s + between
-    ess = chains * total / jnp.maximum(jnp.var(jnp.mean(info.half_means, 2), 1, ddof=1), 1e-30)
-    return jnp.sqrt(total / jnp.maximum(within, 1e-30)), jnp.minimum(ess, 2 * chains * s)
+    rhat = jnp.sqrt(total / jnp.maximum(within, 1e-30))
+    moving = chains if stuck is None else jnp.sum(~stuck, 1)[:, None]
+    ess = moving * total / jnp.maximum(jnp.var(jnp.mean(info.half_means, 2), 1, ddof=1), 1e-30)
+    return rhat, jnp.minimum(ess, 2 * moving * s) / jnp.square(jnp.maximum(rhat, 1.0))
 
 
 def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: Callable[[], tuple[Array, Array]]) -> Array:

@@ -38,9 +38,7 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         answer = Told(**counts, ids=ids, awaited=awaited, feedback_due=bool(row.due))
         ts, values = [x.t for x in accepted], [x.reward for x in accepted]
         _write(ctx, c, row, "told", ts, values, answer, "tell", counts | {"awaited": awaited}, request_id, what)
-    if ctx.external:
-        refreshing.catch_up(ctx)
-    return answer
+    return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer
 
 
 def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
@@ -65,9 +63,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
         answer = Told(count, 0, 0, 0, 0, {}, awaited, bool(row.due))
         given = {name: value for name, value in totals.items() if value is not None}
         _write(ctx, c, row, "aggregate", ts, values, answer, "aggregate", {"arm": arm, "count": count} | given, request_id, what)
-    if ctx.external:
-        refreshing.catch_up(ctx)
-    return answer
+    return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer
 
 
 class _Accepted(NamedTuple):
