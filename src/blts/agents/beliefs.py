@@ -111,13 +111,16 @@ class PerturbState(NamedTuple):
     theta: Thetas
     """Chain ends, θ_a^k."""
     n: Int[Array, " arms"]
+    root: Any = ()
+    """A square root of each arm's covariance at its mode, `[arms, dim, dim]`, where the chain looks for modes."""
 
 
 @module
 class Perturb:
     """Algorithm 2: each round draws N(θ_a^k, I/(n_a L γ)) around the chain's end; an arm without data draws its prior.
 
-    L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere.
+    L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere. Chains that look for
+    the mode (`Chain.scale`) draw N(θ_a^k, Σ/γ), with the covariance Σ that the rewards and the prior have there.
     """
 
     chain: Chain
@@ -138,7 +141,8 @@ class Perturb:
         return False
 
     def init(self, key, model):
-        return PerturbState(prior_draws(key, model), jnp.zeros(arms_of(model), int))
+        start, none = prior_draws(key, model), jnp.zeros(arms_of(model), int)
+        return PerturbState(start, none, jnp.zeros((*start.shape, start.shape[1])) if self.chain.scale == "mode" else ())
 
     def empty(self, model, row, capacity):
         return self.chain.empty(model, row, capacity)
@@ -149,7 +153,8 @@ class Perturb:
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
         ends, info = self.chain.run(keys, model, state.theta[:, :, None], history, n)
-        new = PerturbState(jnp.where((n > 0)[..., None], ends[:, :, 0], state.theta), n)
+        info, root = info._replace(root=()), info.root
+        new = PerturbState(jnp.where((n > 0)[..., None], ends[:, :, 0], state.theta), n, root)
 
         def report(one: PerturbState, info: ChainInfo, history: Tree) -> Info:
             distance = oracle_distance(model, history, one.n, lambda: self.moments(model, one, ()))
@@ -158,22 +163,27 @@ class Perturb:
 
         return new, jax.vmap(report)(new, info, history)
 
-    def spread(self, model, state) -> Thetas:
-        """The sd of the perturbation, 1/√(n L γ); infinite without data, where the prior is drawn instead."""
-        L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
+    def spread(self, model, state) -> Thetas | Float[Array, "arms dim dim"]:
+        """The sd of the perturbation, 1/√(n L γ), infinite without data, where the prior is drawn instead; or its square root Σ^½/√γ."""
         g = theory.gamma(theory.constants_of(model), state.theta.shape[-1])[:, None] if isinstance(self.gamma, str) else self.gamma
+        if isinstance(state.root, Array):
+            return state.root / jnp.sqrt(jnp.asarray(g)[..., None] if isinstance(self.gamma, str) else g)
+        L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
         return 1 / jnp.sqrt(state.n[:, None] * L * g)
 
     def draw(self, key, model, state):
         # Only one of the two draws is ever used, so one key serves both.
-        around = state.theta + self.spread(model, state) * _random.normal(key, state.theta.shape)
+        spread, xi = self.spread(model, state), _random.normal(key, state.theta.shape)
+        around = state.theta + (spread * xi if spread.ndim == 2 else jnp.sum(spread * xi[:, None], -1))
         return jnp.where(state.n[:, None] > 0, around, prior_draws(key, model))
 
     def moments(self, model, state, obs):
         """Mean and sd of the mean reward within the batch, to first order in the perturbation."""
         arms = jnp.arange(arms_of(model))
         mean, slope = jax.vmap(lambda single, x, a: jax.value_and_grad(single.mean_reward)(x, obs, a))(model, state.theta, arms)
-        return mean, jnp.linalg.norm(slope * self.spread(model, state), axis=-1)
+        spread = self.spread(model, state)
+        along = slope * spread if spread.ndim == 2 else jnp.sum(slope[:, :, None] * spread, 1)
+        return mean, jnp.linalg.norm(along, axis=-1)
 
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """Normal laws, exact where the mean reward is linear in θ and the prior is Gaussian; None elsewhere."""
@@ -228,6 +238,7 @@ class Pool:
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
         ends, info = self.chain.run(keys, model, state.thetas, history, n)
+        info = info._replace(root=())
         stuck = jax.vmap(jax.vmap(stuck_chains))(ends, info.acceptance)
         ends = jax.vmap(jax.vmap(restarted))(ends, stuck)
         new = PoolState(jnp.where((n > 0)[..., None, None], ends, state.thetas), n)

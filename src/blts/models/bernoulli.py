@@ -83,6 +83,8 @@ class Bernoulli(Described):
     def sample_summary(self, key, theta, n):
         return Successes(n, _draws.binomial(key, n, jax.nn.sigmoid(theta[0])))
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         return jax.nn.sigmoid(theta) * jax.nn.sigmoid(-theta)
 

@@ -43,6 +43,8 @@ class Gaussian(NormalPrior):
     def sample_summary(self, key, theta, n):
         return Moments.of_mean(n, theta[0] + self.sd / jnp.sqrt(jnp.maximum(n, 1)) * _random.normal(key))
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         return jnp.reshape(1.0 / jnp.square(self.sd), (1,))
 

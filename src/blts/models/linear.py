@@ -107,6 +107,8 @@ class Linear(Described):
     def sample(self, key, theta, obs, action):
         return self._x(obs) @ theta + self.sd * _random.normal(key)
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         """The largest curvature |x|²/sd² for every coordinate, which is the L of Algorithm 1: it lies along x alone."""
         square = 1.0 if self.alpha is None else jnp.sum(jnp.square(self.alpha))

@@ -47,6 +47,8 @@ class Laplace(NormalPrior):
     def sample(self, key, theta, obs, action):
         return theta[0] + self.scale * jax.random.laplace(key)
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         # The Fisher information. It stands in for L, which a density with a kink does not have.
         return jnp.reshape(1.0 / jnp.square(self.scale), (1,))
@@ -85,6 +87,8 @@ class StudentT(NormalPrior):
 
     def sample(self, key, theta, obs, action):
         return theta[0] + self.scale * jax.random.t(key, self.df)
+
+    information_sets_step: ClassVar[bool] = True
 
     def information(self, theta):
         return jnp.reshape((self.df + 1.0) / ((self.df + 3.0) * jnp.square(self.scale)), (1,))

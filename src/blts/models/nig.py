@@ -94,6 +94,8 @@ class NormalInverseGammaPrior(Described):
     def log_prior(self, theta):
         return self._prior.log_density(theta)
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         return information(theta)
 

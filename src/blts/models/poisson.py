@@ -55,6 +55,8 @@ class Poisson(Described):
     def sample_summary(self, key, theta, n):
         return rate.Totals.of_sum(n, jax.random.poisson(_random.stock(key), n * jnp.exp(theta[0])).astype(float))
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         return jnp.exp(theta)
 

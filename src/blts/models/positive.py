@@ -62,6 +62,8 @@ class Gamma(Described):
         shape = self.shape * jnp.maximum(n, 1)
         return rate.Totals.of_sum(n, jnp.exp(_draws.log_gamma(key, shape) - theta[0]))
 
+    information_sets_step: ClassVar[bool] = True
+
     def information(self, theta):
         return jnp.reshape(self.shape + 0.0 * theta[0], (1,))
 
@@ -205,6 +207,8 @@ class ZeroInflatedLogNormal(Described):
         key_pay, key_amount = _random.split(key)
         amount = jnp.exp(theta[1] + jnp.exp(theta[2]) * _random.normal(key_amount))
         return jnp.where(_random.uniform(key_pay) < jax.nn.sigmoid(theta[0]), amount, 0.0)
+
+    information_sets_step: ClassVar[bool] = True
 
     def information(self, theta):
         p = jax.nn.sigmoid(theta[0])
