@@ -214,3 +214,11 @@ def posterior(model, low, extent, rows: Row, start, n, size: int, passes: int):
             low = jnp.maximum(mean - reach, low)
             extent = high - low
     return low, width, p
+
+
+def log_of_arms(rewards: list[np.ndarray]) -> Log:
+    """A log of each arm's rewards, one arm after the other."""
+    counts = np.array([len(r) for r in rewards])
+    actions, rank = np.repeat(np.arange(len(rewards)), counts), np.concatenate([np.arange(n) for n in counts])
+    row = Row((), jnp.asarray(actions), jnp.asarray(np.concatenate(rewards), float), ())
+    return Log(row, jnp.asarray(rank), jnp.asarray(counts), jnp.asarray(0), jnp.asarray(int(counts.sum())))

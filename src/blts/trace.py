@@ -141,10 +141,10 @@ class Trace:
     def __repr__(self) -> str:
         s = self.summary()
         spread = f" ± {s['regret_sd']:.2f} (standard error {s['regret_se']:.2f})" if self.replications > 1 else ""
-        said = [*([self.chains] if self.chains else []), *(f"WARNING: {warning}" for warning in self.warnings)]
+        said = ["", *([self.chains] if self.chains else []), *(f"WARNING: {warning}" for warning in self.warnings)]
         return (
             f"{self.replications} replications of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
-            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds.{''.join(f' {sentence}' for sentence in said)}"
+            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds.{' '.join(said)}"
         )
 
     def _repr_html_(self) -> str:

@@ -15,7 +15,7 @@ from ..errors import ConfigError
 from ..history import Log
 from ..models import marginal
 from ..models.base import Conjugate, Model, draws
-from ..samplers.chain import Chain, ChainInfo, has_oracle, remember_summary
+from ..samplers.chain import Chain, ChainInfo, has_oracle, mala, remember_summary
 
 Thetas = Float[Array, "arms dim"]
 
@@ -69,7 +69,7 @@ class Exact:
         if not isinstance(model, Conjugate):
             raise ConfigError(
                 f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior; "
-                "use Perturb(sgld()) or Pool(mala()) (agents blts, mala-ts)."
+                "leave out the belief, or use Perturb(sgld()) or Pool(mala()) (agents thompson, blts, mala-ts)."
             )
         return self
 
@@ -164,7 +164,7 @@ class Perturb:
         return new, jax.vmap(report)(new, info, history)
 
     def spread(self, model, state) -> Thetas | Float[Array, "arms dim dim"]:
-        """The sd of the perturbation, 1/√(n L γ), infinite without data, where the prior is drawn instead; or its square root Σ^½/√γ."""
+        """The sd of the perturbation, 1/√(n L γ), infinite without data, where the prior is drawn instead; or Σ^½/√γ."""
         g = theory.gamma(theory.constants_of(model), state.theta.shape[-1])[:, None] if isinstance(self.gamma, str) else self.gamma
         if isinstance(state.root, Array):
             return state.root / jnp.sqrt(jnp.asarray(g)[..., None] if isinstance(self.gamma, str) else g)
@@ -275,10 +275,12 @@ class Pool:
 
 def stuck_chains(ends: Float[Array, "size dim"], acceptance: Float[Array, " size"]) -> Bool[Array, " size"]:
     """The chains of an arm that hardly moved, or that ended far from the others."""
-    middle = jnp.median(ends, 0)
-    spread = jnp.median(jnp.abs(ends - middle), 0) / 0.6745  # of a normal law, its sd
-    far = jnp.any(jnp.abs(ends - middle) > diagnosis.STUCK_SDS * spread, -1)
-    return (acceptance < diagnosis.STUCK_ACCEPTANCE) | far | ~jnp.all(jnp.isfinite(ends), -1)
+    finite = jnp.all(jnp.isfinite(ends), -1)
+    known = jnp.where(finite[:, None], ends, jnp.nan)
+    middle = jnp.nanmedian(known, 0)
+    spread = jnp.nanmedian(jnp.abs(known - middle), 0) / 0.6745  # of a normal law, its sd
+    far = jnp.any(jnp.abs(known - middle) > diagnosis.STUCK_SDS * spread, -1)
+    return (acceptance < diagnosis.STUCK_ACCEPTANCE) | far | ~finite
 
 
 def restarted(ends: Float[Array, "size dim"], stuck: Bool[Array, " size"]) -> Float[Array, "size dim"]:
@@ -291,6 +293,30 @@ def restarted(ends: Float[Array, "size dim"], stuck: Bool[Array, " size"]) -> Fl
     kth = jnp.cumsum(stuck) - 1
     again = stuck & (2 * jnp.sum(stuck) < size)
     return jnp.where(again[:, None], ends[others[jnp.clip(kth, 0, size - 1)]], ends)
+
+
+DEFAULT_STEPS = 40
+"""Of a pool by default. From a draw of the prior they leave the sd of the mean reward within 7 % of the exact one for one reward of
+a Gumbel law with unknown scale, the longest tail of the five models in tests/grids.py, and within 3 % from four rewards on."""
+
+
+def default_belief(model: Any, size: int = 256, steps: int = DEFAULT_STEPS) -> Exact | Pool:
+    """The belief that is right for any model: exact draws where the posterior is known, elsewhere a pool of adjusted chains.
+
+    Args:
+        model: any model; a stacked one too.
+        size: chains an arm, where there are chains.
+        steps: their number at each refresh.
+
+    Returns:
+        A belief for `Thompson`.
+
+    >>> from blts.agents.beliefs import default_belief
+    >>> from blts.models import Gaussian, StudentT
+    >>> default_belief(Gaussian()), default_belief(StudentT()).chain.scale
+    (Exact(), 'mode')
+    """
+    return Exact() if isinstance(model, Conjugate) else Pool(mala(steps=steps, scale="mode"), size)
 
 
 def split_rhat(

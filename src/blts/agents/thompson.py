@@ -14,12 +14,15 @@ from ..errors import ConfigError
 from ..models import base as models
 from . import propensity
 from .base import argmax
-from .beliefs import Pool, prior_draws
+from .beliefs import Pool, default_belief, prior_draws
 
 
 @module
 class Thompson:
     """Draw θ for every arm, play the arm with the largest mean reward (Algorithm 2, lines 3–4).
+
+    Without a belief, a conjugate model is drawn from exactly, and any other by a pool of adjusted chains around its modes. The
+    paper's own method is `Thompson(model, Perturb(sgld()))`.
 
     >>> from blts.agents import Exact, Thompson
     >>> from blts.models import Gaussian
@@ -29,7 +32,8 @@ class Thompson:
     """
 
     model: Any
-    belief: Any
+    belief: Any = None
+    """How the posterior is held within a batch; None for the model's default (`default_belief`)."""
     observes_first: ClassVar[bool] = False
     arms: int | None = static(default=None)
     """The number of arms, where the model's numbers do not say it."""
@@ -45,7 +49,8 @@ class Thompson:
         if arms < 1:
             raise ConfigError(f"Thompson: arms must be ≥ 1; got {arms}.")
         object.__setattr__(self, "model", models.stack(self.model, arms))
-        object.__setattr__(self, "belief", self.belief.check_model(self.model))
+        belief = default_belief(self.model) if self.belief is None else self.belief
+        object.__setattr__(self, "belief", belief.check_model(self.model))
         object.__setattr__(self, "arms", arms)
 
     def __str__(self) -> str:

@@ -109,7 +109,8 @@ def failings(frozen: Frozen, info: dict[str, float | bool | None], fixed: bool, 
         found.append("the posterior is not finite")
     elif fixed and not abs(float(np.asarray(frozen.law).sum()) - 1) < 1e-3:
         found.append("its propensities do not add up to one")
-    return found + diagnosis.failings(*(_figure(info, name) for name in ("rhat", "stuck", "least")), rhat_limit)
+    figures = {name: _figure(info, name) for name in ("rhat", "stuck", "least")}
+    return found + diagnosis.failings(**figures, rhat_limit=rhat_limit)
 
 
 def _figure(info: dict[str, float | bool | None], name: str) -> float:

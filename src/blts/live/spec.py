@@ -51,7 +51,7 @@ class Spec:
     propensities are exact and the vector elsewhere."""
 
     @staticmethod
-    def of(arms: Any, model: Any, sampler: Any = "blts", batching: Any = "doubling", **settings: Any) -> Spec:
+    def of(arms: Any, model: Any, sampler: Any = "thompson", batching: Any = "doubling", **settings: Any) -> Spec:
         """A checked specification from names, mappings or objects.
 
         >>> from blts.live import Spec

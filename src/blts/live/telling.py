@@ -35,7 +35,7 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         counts = {"accepted": len(accepted)} | {fate: len(fates[fate]) for fate in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and x.t > row.began for x in accepted)
         ids = {fate: some for fate, some in fates.items() if some}
-        answer = Told(**counts, ids=ids, awaited=awaited, feedback_due=bool(row.due))
+        answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
         ts, values = [x.t for x in accepted], [x.reward for x in accepted]
         _write(ctx, c, row, "told", ts, values, answer, "tell", counts | {"awaited": awaited}, request_id, what)
     return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer

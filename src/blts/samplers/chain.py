@@ -167,10 +167,10 @@ class Chain:
             return lax.fori_loop(0, _ceil_div(end - begin, block), run_block, done)
 
         def arm_of(pair) -> tuple:
-            """What the lanes of an arm share: its model, prior precision, count and data."""
-            r, a = pair // A, pair % A
-            here = jax.tree.map(lambda x: jnp.asarray(x)[a], model), prior_precision[a]
-            return *here, count[pair], jax.tree.map(lambda x: x[r, a], data)
+            return jax.tree.map(lambda x: jnp.asarray(x)[pair % A], model), prior_precision[pair % A]
+
+        def data_of(pair) -> tuple:
+            return count[pair], jax.tree.map(lambda x: x[pair // A, pair % A], data)
 
         some = jnp.sum(count > 0)
         if self.scale == "mode":
@@ -178,7 +178,7 @@ class Chain:
             starts = starts.reshape(pairs, -1, dim)
             of_pair = lambda pair, _: (  # noqa: E731
                 partial(_centre, store, jnp.max(count[pair])),
-                (*arm_of(pair), starts[pair]),
+                (*arm_of(pair), starts[pair], *data_of(pair)),
             )
             square = jnp.zeros((pairs, dim, dim))
             white = by_blocks(1, of_pair, 0, some, potentials.Whitening(starts[:, 0], square, square))
@@ -190,7 +190,7 @@ class Chain:
             words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
             at = theta[r, a, 0] if white is None else jax.tree.map(lambda x: x[pair], white)
             lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
-            return lane, (words, *arm_of(pair), theta[r, a, chain], at)
+            return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
         halves = jnp.zeros((lanes, 2, dim))
         done = (theta.reshape(lanes, dim), ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes)))
@@ -212,10 +212,10 @@ class Chain:
         words: Array,
         model: Model,
         prior_precision: Theta,
-        n: Int[Array, ""],
-        data: Tree,
         theta: Theta,
         at: Theta | potentials.Whitening,
+        n: Int[Array, ""],
+        data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `at` is the same for all chains of an arm: the point that the step size is tuned at, or the whitening at the
         mode. `few` says that a minibatch holds all of its rows."""
@@ -320,9 +320,9 @@ def _centre(
     most: Int[Array, ""],
     model: Model,
     prior_precision: Theta,
+    starts: Float[Array, "starts dim"],
     n: Int[Array, ""],
     data: Tree,
-    starts: Float[Array, "starts dim"],
 ) -> potentials.Whitening:
     """The whitening at one arm's mode."""
     if store is None:

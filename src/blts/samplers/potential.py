@@ -82,10 +82,11 @@ class Whitening(NamedTuple):
         adjusted chains would refuse every such step. With these they walk back. The acceptance test uses them too, so the
         law of an adjusted chain is exact.
         """
-        at = lambda z: self.centre + self.root @ z  # noqa: E731
+        # Written out: of lanes, a product of small matrices would be computed one by one.
+        at = lambda z: self.centre + jnp.sum(self.root * z, -1)  # noqa: E731
 
         def tame(z, g):
-            g = self.root.T @ g
+            g = jnp.sum(self.root * g[:, None], 0)
             g = jnp.where(jnp.all(jnp.isfinite(g)), g, z)
             length = jnp.sqrt(jnp.sum(jnp.square(g)))
             return g * jnp.minimum(1.0, steepest / jnp.maximum(length, 1e-30))
