@@ -18,7 +18,7 @@ from blts.cli.listing import KINDS
 from blts.errors import BltsError
 
 SMALL = ("--horizon", "20", "--replications", "3")
-AGENTS = ("blts", "exact-ts", "ula-ts", "mala-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")
+AGENTS = ("blts", "thompson", "exact-ts", "ula-ts", "mala-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")
 SCHEMES = ("sequential", "fixed", "static", "dynamic")
 
 

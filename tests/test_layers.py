@@ -36,6 +36,7 @@ LAYERS = (
     ("_random",),
     ("_lanes", "_module"),
     ("_typing", "errors", "declared"),
+    ("diagnosis",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 OUTSIDE = {"__init__", "__main__", "data"}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
+from .diagnosis import ACCEPTANCE_LIMIT, RHAT_LIMIT, STUCK_LIMIT
+
 PRNGKey: TypeAlias = Key[Array, ""]
 Scalar: TypeAlias = Float[Array, ""]
 Theta: TypeAlias = Float[Array, " dim"]
@@ -45,22 +47,39 @@ class Info(NamedTuple):
     acceptance: Scalar
     """Share of accepted Metropolis proposals."""
     ess: Scalar
-    """Smallest effective sample size over the arms of a pool."""
+    """Smallest effective sample size over the arms of a pool; chains that do not move, or disagree, add nothing to it."""
     rhat: Scalar
     """Largest split R-hat over the arms of a pool."""
     distance: Scalar
     """Largest W2 over the arms, in posterior sds, between what is drawn within the batch and the exact posterior."""
     residual: Scalar
     """What a plan may lose a round in the model it was made for."""
+    stuck: Scalar
+    """Largest share of an arm's chains that hardly moved, or ended far from the others."""
+    least: Scalar
+    """Smallest acceptance over the arms, of all chains of an arm."""
 
     @staticmethod
     def of(
-        finite: Any, acceptance: Any = _NAN, ess: Any = _NAN, rhat: Any = _NAN, distance: Any = _NAN, residual: Any = _NAN
+        finite: Any,
+        acceptance: Any = _NAN,
+        ess: Any = _NAN,
+        rhat: Any = _NAN,
+        distance: Any = _NAN,
+        residual: Any = _NAN,
+        *,
+        stuck: Any = _NAN,
+        least: Any = _NAN,
     ) -> Info:
         """An Info of the shape of `finite`."""
         finite = jax.numpy.asarray(finite)
         number = lambda x: jax.numpy.broadcast_to(jax.numpy.asarray(x, float), finite.shape)  # noqa: E731
-        return Info(finite, *map(number, (acceptance, ess, rhat, distance, residual)))
+        return Info(finite, *map(number, (acceptance, ess, rhat, distance, residual, stuck, least)))
+
+    @property
+    def sound(self) -> Bool[Array, ""]:
+        """Whether the refresh may be believed: within the limits of `diagnosis`. A figure that does not apply passes none."""
+        return self.finite & ~(self.rhat > RHAT_LIMIT) & ~(self.stuck > STUCK_LIMIT) & ~(self.least < ACCEPTANCE_LIMIT)
 
 
 __all__ = [

@@ -50,13 +50,20 @@ class Diagnostics(NamedTuple):
     """Mean over refreshes of the distance to the exact posterior, in posterior sds."""
     residual: Float[Array, " replications"]
     """Largest of any refresh: what a plan may lose a round in the model it was made for."""
+    stuck: Float[Array, " replications"]
+    """Largest of any refresh: the share of an arm's chains that did not move, or ended far from the others."""
+    least: Float[Array, " replications"]
+    """Smallest of any refresh: the acceptance of an arm's chains."""
+    unsound: Int[Array, " replications"]
+    """Refreshes that passed a limit of `diagnosis`."""
 
     @staticmethod
     def start() -> Diagnostics:
         """Of one replication."""
         number = lambda value: jnp.asarray(value, float)  # noqa: E731
         limits = number(jnp.inf), number(-jnp.inf)
-        return Diagnostics(jnp.zeros((), int), jnp.ones((), bool), number(0), *limits, number(0), limits[1])
+        none = jnp.zeros((), int)
+        return Diagnostics(none, jnp.ones((), bool), number(0), *limits, number(0), limits[1], limits[1], limits[0], none)
 
     def plus(self, info: Info) -> Diagnostics:
         k = self.refreshes + 1
@@ -68,6 +75,9 @@ class Diagnostics(NamedTuple):
             jnp.maximum(self.rhat, info.rhat),
             self.distance + (info.distance - self.distance) / k,
             jnp.maximum(self.residual, info.residual),
+            jnp.maximum(self.stuck, info.stuck),
+            jnp.minimum(self.least, info.least),
+            self.unsound + ~info.sound,
         )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from . import diagnosis
 from .errors import ConfigError
 from .loop import Diagnostics, Record
 
@@ -127,19 +128,37 @@ class Trace:
             out[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else math.nan
             out[f"{name}_se"] = float(_standard_error(values))
         out["refreshes_finite"] = bool(self.diagnostics.finite.all())
-        for name in ("acceptance", "ess", "rhat", "distance", "residual"):
+        out["refreshes"], out["refreshes_unsound"] = int(self.diagnostics.refreshes.sum()), int(self.diagnostics.unsound.sum())
+        # One bad replication must not hide behind the mean of the others.
+        worst = {"ess": np.min, "rhat": np.max, "stuck": np.max, "least": np.min}
+        for name in ("acceptance", "ess", "rhat", "distance", "residual", "stuck", "least"):
             values = np.asarray(getattr(self.diagnostics, name))
-            if np.isfinite(values).all():
+            if name in worst and np.isfinite(values).any():
+                out[name] = float(worst[name](values[np.isfinite(values)]))
+            elif np.isfinite(values).all():
                 out[name] = float(values.mean())
         return out
+
+    @property
+    def warnings(self) -> list[str]:
+        """What must be known before these numbers are used; empty where every refresh was sound."""
+        s = self.summary()
+        figures = (float(s.get(name, math.nan)) for name in ("rhat", "stuck", "least"))
+        return diagnosis.warnings(int(s["refreshes"]), int(s["refreshes_unsound"]), bool(s["refreshes_finite"]), *figures)
+
+    @property
+    def chains(self) -> str:
+        """How the chains of the refreshes did, in a sentence; empty where there were none to compare."""
+        s = self.summary()
+        return diagnosis.figures(*(float(s.get(name, math.nan)) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
 
     def __repr__(self) -> str:
         s = self.summary()
         spread = f" ± {s['regret_sd']:.2f} (standard error {s['regret_se']:.2f})" if self.replications > 1 else ""
-        warning = "" if s["refreshes_finite"] else " WARNING: some refreshes were not finite."
+        said = ["", *([self.chains] if self.chains else []), *(f"WARNING: {warning}" for warning in self.warnings)]
         return (
             f"{self.replications} replications of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
-            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds.{warning}"
+            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds.{' '.join(said)}"
         )
 
     def _repr_html_(self) -> str:

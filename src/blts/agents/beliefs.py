@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from .. import _random, theory
+from .. import _random, diagnosis, theory
 from .._module import array, at_least, module, positive, short, static
 from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
 from ..declared import fact, provides, rests_on, why_lost
@@ -17,7 +17,7 @@ from ..errors import ConfigError, require_object
 from ..history import Log
 from ..models import marginal
 from ..models.base import Conjugate, Model, draws, draws_from_marginal, marginals
-from ..samplers.chain import Chain, ChainInfo, has_oracle, remember_summary
+from ..samplers.chain import Chain, ChainInfo, has_oracle, mala, remember_summary
 
 Thetas = Float[Array, "arms dim"]
 
@@ -54,6 +54,11 @@ def counts_of(history: Tree) -> Int[Array, "*block arms"]:
     return history.counts if isinstance(history, Log) else history.rows
 
 
+def least_of_seen(x: Float[Array, "arms chains"], n: Int[Array, " arms"]) -> Array:
+    """The smallest mean of an arm with data; 1 where there is none."""
+    return jnp.min(jnp.where(n > 0, jnp.mean(x, 1), 1.0))
+
+
 def mean_over_seen(x: Float[Array, "arms chains"], n: Int[Array, " arms"]) -> Array:
     return jnp.sum(jnp.mean(x, 1) * (n > 0)) / jnp.maximum(jnp.sum(n > 0), 1)
 
@@ -66,8 +71,8 @@ class Exact:
         if not provides(model, Conjugate):
             why = why_lost(model, "draw") or why_lost(model, "log_likelihood_of")
             raise ConfigError(
-                f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior"
-                f"{f' ({why})' if why else ''}; use Perturb(sgld()) or Pool(mala()) (agents blts, mala-ts)."
+                f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior{f' ({why})' if why else ''}; "
+                "leave out the belief, or use Perturb(sgld()) or Pool(mala()) (agents thompson, blts, mala-ts)."
             )
         return self
 
@@ -143,13 +148,16 @@ class PerturbState(NamedTuple):
     theta: Thetas
     """Chain ends, θ_a^k."""
     n: Int[Array, " arms"]
+    root: Any = ()
+    """A square root of each arm's covariance at its mode, `[arms, dim, dim]`, where the chain looks for modes."""
 
 
 @module
 class Perturb(_OnChain):
     """Algorithm 2: each round draws N(θ_a^k, I/(n_a L γ)) around the chain's end; an arm without data draws its prior.
 
-    L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere.
+    L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere. Chains that look for
+    the mode (`Chain.scale`) draw N(θ_a^k, Σ/γ), with the covariance Σ that the rewards and the prior have there.
     """
 
     chain: Chain
@@ -169,35 +177,43 @@ class Perturb(_OnChain):
         return dataclasses.replace(self, chain=self.chain.resolved(model))
 
     def init(self, key, model):
-        return PerturbState(prior_draws(key, model), jnp.zeros(arms_of(model), int))
+        start, none = prior_draws(key, model), jnp.zeros(arms_of(model), int)
+        return PerturbState(start, none, jnp.zeros((*start.shape, start.shape[1])) if self.chain.scale == "mode" else ())
 
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
         ends, info = self.chain.run(keys, model, state.theta[:, :, None], history, n)
-        new = PerturbState(jnp.where((n > 0)[..., None], ends[:, :, 0], state.theta), n)
+        info, root = info._replace(root=()), info.root
+        new = PerturbState(jnp.where((n > 0)[..., None], ends[:, :, 0], state.theta), n, root)
 
         def report(one: PerturbState, info: ChainInfo, history: Tree) -> Info:
             distance = oracle_distance(model, history, one.n, lambda: self.moments(model, one, ()))
-            return Info.of(all_finite(one.theta, one.n), mean_over_seen(info.acceptance, one.n), distance=distance)
+            acceptance, least = mean_over_seen(info.acceptance, one.n), least_of_seen(info.acceptance, one.n)
+            return Info.of(all_finite(one.theta, one.n), acceptance, distance=distance, least=least)
 
         return new, jax.vmap(report)(new, info, history)
 
-    def spread(self, model, state) -> Thetas:
-        """The sd of the perturbation, 1/√(n L γ); infinite without data, where the prior is drawn instead."""
-        L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
+    def spread(self, model, state) -> Thetas | Float[Array, "arms dim dim"]:
+        """The sd of the perturbation, 1/√(n L γ), infinite without data, where the prior is drawn instead; or Σ^½/√γ."""
         g = theory.gamma(theory.constants_of(model), state.theta.shape[-1])[:, None] if isinstance(self.gamma, str) else self.gamma
+        if isinstance(state.root, Array):
+            return state.root / jnp.sqrt(jnp.asarray(g)[..., None] if isinstance(self.gamma, str) else g)
+        L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
         return 1 / jnp.sqrt(state.n[:, None] * L * g)
 
     def draw(self, key, model, state):
         # Only one of the two draws is ever used, so one key serves both.
-        around = state.theta + self.spread(model, state) * _random.normal(key, state.theta.shape)
+        spread, xi = self.spread(model, state), _random.normal(key, state.theta.shape)
+        around = state.theta + (spread * xi if spread.ndim == 2 else jnp.sum(spread * xi[:, None], -1))
         return jnp.where(state.n[:, None] > 0, around, prior_draws(key, model))
 
     def moments(self, model, state, obs):
         """Mean and sd of the mean reward within the batch, to first order in the perturbation."""
         arms = jnp.arange(arms_of(model))
         mean, slope = jax.vmap(lambda single, x, a: jax.value_and_grad(single.mean_reward)(x, obs, a))(model, state.theta, arms)
-        return mean, jnp.linalg.norm(slope * self.spread(model, state), axis=-1)
+        spread = self.spread(model, state)
+        along = slope * spread if spread.ndim == 2 else jnp.sum(slope[:, :, None] * spread, 1)
+        return mean, jnp.linalg.norm(along, axis=-1)
 
     @rests_on("draw")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
@@ -246,10 +262,13 @@ class Pool(_OnChain):
     def refresh(self, keys, model, state, history):
         n = counts_of(history)
         ends, info = self.chain.run(keys, model, state.thetas, history, n)
+        info = info._replace(root=())
+        stuck = jax.vmap(jax.vmap(stuck_chains))(ends, info.acceptance)
+        ends = jax.vmap(jax.vmap(restarted))(ends, stuck)
         new = PoolState(jnp.where((n > 0)[..., None, None], ends, state.thetas), n)
 
-        def report(one: PoolState, info: ChainInfo, history: Tree) -> Info:
-            rhat, ess = split_rhat(info)
+        def report(one: PoolState, info: ChainInfo, stuck: Bool[Array, "arms size"], history: Tree) -> Info:
+            rhat, ess = split_rhat(info, stuck)
             seen = (one.n > 0)[:, None]
             values = lambda: self.values(model, one.thetas, ())  # noqa: E731
             return Info.of(
@@ -258,9 +277,11 @@ class Pool(_OnChain):
                 jnp.min(jnp.where(seen, ess, jnp.inf)),
                 jnp.max(jnp.where(seen, rhat, 1.0)),
                 oracle_distance(model, history, one.n, lambda: (values().mean(-1), values().std(-1))),
+                stuck=jnp.max(jnp.where(one.n > 0, jnp.mean(stuck, 1), 0.0)),
+                least=least_of_seen(info.acceptance, one.n),
             )
 
-        return new, jax.vmap(report)(new, info, history)
+        return new, jax.vmap(report)(new, info, stuck, history)
 
     def draw(self, key, model, state):
         def one(key, single, thetas, n):
@@ -281,19 +302,71 @@ class Pool(_OnChain):
         return jax.vmap(by_arm)(model, thetas, jnp.arange(arms_of(model)))
 
 
-def split_rhat(info: ChainInfo) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:
+def stuck_chains(ends: Float[Array, "size dim"], acceptance: Float[Array, " size"]) -> Bool[Array, " size"]:
+    """The chains of an arm that hardly moved, or that ended far from the others."""
+    finite = jnp.all(jnp.isfinite(ends), -1)
+    known = jnp.where(finite[:, None], ends, jnp.nan)
+    middle = jnp.nanmedian(known, 0)
+    spread = jnp.nanmedian(jnp.abs(known - middle), 0) / 0.6745  # of a normal law, its sd
+    far = jnp.any(jnp.abs(known - middle) > diagnosis.STUCK_SDS * spread, -1)
+    return (acceptance < diagnosis.STUCK_ACCEPTANCE) | far | ~finite
+
+
+def restarted(ends: Float[Array, "size dim"], stuck: Bool[Array, " size"]) -> Float[Array, "size dim"]:
+    """The ends, with those of stuck chains replaced by those of others: the k-th stuck one takes the k-th of the rest.
+
+    All are kept where most are stuck: then it is not known who is right, and `Info.stuck` says so.
+    """
+    size = stuck.shape[0]
+    others = jnp.argsort(stuck, stable=True)  # those that are not stuck come first
+    kth = jnp.cumsum(stuck) - 1
+    again = stuck & (2 * jnp.sum(stuck) < size)
+    return jnp.where(again[:, None], ends[others[jnp.clip(kth, 0, size - 1)]], ends)
+
+
+DEFAULT_STEPS = 40
+"""Of a pool by default. From a draw of the prior they leave the sd of the mean reward within 7 % of the exact one for one reward of
+a Gumbel law with unknown scale, the longest tail of the five models in tests/grids.py, and within 3 % from four rewards on."""
+
+
+def default_belief(model: Any, size: int = 256, steps: int = DEFAULT_STEPS) -> Exact | Pool:
+    """The belief that is right for any model: exact draws where the posterior is known, elsewhere a pool of adjusted chains.
+
+    Args:
+        model: any model; a stacked one too.
+        size: chains an arm, where there are chains.
+        steps: their number at each refresh.
+
+    Returns:
+        A belief for `Thompson`.
+
+    >>> from blts.agents.beliefs import default_belief
+    >>> from blts.models import Gaussian, StudentT
+    >>> default_belief(Gaussian()), default_belief(StudentT()).chain.scale
+    (Exact(), 'mode')
+    """
+    return Exact() if provides(model, Conjugate) else Pool(mala(steps=steps, scale="mode"), size)
+
+
+def split_rhat(
+    info: ChainInfo, stuck: Bool[Array, "arms chains"] | None = None
+) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:
     """Split R-hat over the half chains of a pool, and the effective number of draws in their last half.
 
     R̂ = √((W (s-1)/s + B) / W) with W the mean variance within half chains of s steps and B the variance of their
-    means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size.
+    means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size of the
+    chains that are not stuck, of which the share 1/R̂² is counted: that of the pool's variance that a chain has seen
+    itself. Without it, chains that never move would count as that many independent draws.
     """
     s = info.half_steps[:, :1]  # [arms, 1]
     within = jnp.mean(info.half_variances, (1, 2))
     arms, chains, _, dim = info.half_means.shape
     between = jnp.var(info.half_means.reshape(arms, 2 * chains, dim), 1, ddof=1)
     total = within * (s - 1) / s + between
-    ess = chains * total / jnp.maximum(jnp.var(jnp.mean(info.half_means, 2), 1, ddof=1), 1e-30)
-    return jnp.sqrt(total / jnp.maximum(within, 1e-30)), jnp.minimum(ess, 2 * chains * s)
+    rhat = jnp.sqrt(total / jnp.maximum(within, 1e-30))
+    moving = chains if stuck is None else jnp.sum(~stuck, 1)[:, None]
+    ess = moving * total / jnp.maximum(jnp.var(jnp.mean(info.half_means, 2), 1, ddof=1), 1e-30)
+    return rhat, jnp.minimum(ess, 2 * moving * s) / jnp.square(jnp.maximum(rhat, 1.0))
 
 
 def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: Callable[[], tuple[Array, Array]]) -> Array:

@@ -18,12 +18,15 @@ from ..models import marginal
 from ..samplers.chain import Chain
 from . import propensity
 from .base import argmax
-from .beliefs import prior_draws
+from .beliefs import default_belief, prior_draws
 
 
 @module
 class Thompson:
     """Draw θ for every arm, play the arm with the largest mean reward (Algorithm 2, lines 3–4).
+
+    Without a belief, a conjugate model is drawn from exactly, and any other by a pool of adjusted chains around its modes. The
+    paper's own method is `Thompson(model, Perturb(sgld()))`.
 
     >>> from blts.agents import Exact, Thompson
     >>> from blts.models import Gaussian
@@ -33,7 +36,8 @@ class Thompson:
     """
 
     model: Any
-    belief: Any
+    belief: Any = None
+    """How the posterior is held within a batch; None for the model's default (`default_belief`)."""
     observes_first: ClassVar[bool] = False
     arms: int | None = static(default=None)
     """The number of arms, where the model's numbers do not say it."""
@@ -43,15 +47,14 @@ class Thompson:
         arms = self.arms if self.arms is not None else models.arm_count(self.model)
         if arms is None:
             raise ConfigError("Thompson: the model does not say how many arms there are; give arms=…, or one number per arm.")
-        if isinstance(self.belief, Chain):
+        object.__setattr__(self, "model", models.stack(self.model, arms))
+        belief = default_belief(self.model) if self.belief is None else self.belief
+        if isinstance(belief, Chain):
             raise ConfigError(
                 "Thompson: belief says how each round draws from the chain's ends; give Perturb(chain) or Pool(chain)."
             )
-        require_object(
-            "Thompson: belief", self.belief, ("check_model", "refresh", "draw"), "Exact(), Perturb(sgld()) or Pool(mala())"
-        )
-        object.__setattr__(self, "model", models.stack(self.model, arms))
-        object.__setattr__(self, "belief", self.belief.check_model(self.model))
+        require_object("Thompson: belief", belief, ("check_model", "refresh", "draw"), "Exact(), Perturb(sgld()) or Pool(mala())")
+        object.__setattr__(self, "belief", belief.check_model(self.model))
         object.__setattr__(self, "arms", arms)
 
     def __str__(self) -> str:

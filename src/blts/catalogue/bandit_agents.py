@@ -20,6 +20,12 @@ def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=1.0, pool=0, 
     return agents.Thompson(on.model, _belief(chain, gamma, pool), on.actions)
 
 
+@register("agent", "thompson")
+def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS):
+    """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere."""
+    return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)
+
+
 @register("agent", "exact-ts")
 def exact_ts(on: Setting):
     """Thompson sampling with exact posterior draws, for conjugate models."""

@@ -93,5 +93,7 @@ def _show(names: dict[str, Any], trace: Any, mdp: bool) -> None:
     ):
         table.add_row(label, *(f"{unit * summary[f'{name}_{part}']:.2f}" for part in ("mean", "sd", "se")))
     console.print(table)
-    if not summary["refreshes_finite"]:
-        console.print("Some refreshes were not finite: take a smaller step size.", style="bold red")
+    if trace.chains:
+        console.print(trace.chains, style="dim")
+    for warning in trace.warnings:
+        console.print(f"WARNING: {warning}", style="bold red")

@@ -37,6 +37,8 @@ class Told(NamedTuple):
     ids: dict[str, list[Any]]
     awaited: int
     feedback_due: bool
+    why: str | None = None
+    """Why the refresh that followed, under external batching, is not used."""
 
 
 class Refreshed(NamedTuple):

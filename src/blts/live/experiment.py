@@ -59,7 +59,7 @@ class Experiment:
         name: str,
         arms: Any = None,
         model: Any = None,
-        sampler: Any = "blts",
+        sampler: Any = "thompson",
         batching: Any = "doubling",
         *,
         spec: Spec | None = None,
@@ -73,7 +73,8 @@ class Experiment:
             url: a database URL or a path of a SQLite file; None takes the variable BLTS_DB, or blts.db.
             arms: labels, or a mapping from labels to what is known of them.
             model: a registered model by name, a mapping with its name and options, or a model object.
-            sampler: a registered agent (sgld, exact, ula and mala are short for Thompson sampling with them), or a belief.
+            sampler: a registered agent (sgld, exact, ula and mala are short for Thompson sampling with them), or a belief. By
+                default exact draws where the model has them, and a pool of adjusted chains elsewhere.
             batching: a registered scheme, or "external".
             settings: seed, floor, control, control_share, burn_in, window, default_reward, cap, rhat, draw, horizon.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import _random
+from .. import _random, diagnosis
 from .._typing import Array, Info, Key, PRNGKey, Row, Tree
 from ..history import Log
 from ..samplers.chain import remember_summary
@@ -108,10 +109,19 @@ def failings(frozen: Frozen, info: dict[str, float | bool | None], fixed: bool, 
         found.append("the posterior is not finite")
     elif fixed and not abs(float(np.asarray(frozen.law).sum()) - 1) < 1e-3:
         found.append("its propensities do not add up to one")
-    rhat = info["rhat"]
-    if isinstance(rhat, float) and rhat > rhat_limit:
-        found.append(f"R-hat is {rhat:.3f}, above {rhat_limit:g}: the chains do not agree; take more steps")
-    return found
+    figures = {name: _figure(info, name) for name in ("rhat", "stuck", "least")}
+    return found + diagnosis.failings(**figures, rhat_limit=rhat_limit)
+
+
+def _figure(info: dict[str, float | bool | None], name: str) -> float:
+    """NaN where it does not apply, or where an older version of this library wrote the figures."""
+    value = info.get(name)
+    return math.nan if value is None else float(value)
+
+
+def chains_in_words(info: dict[str, float | bool | None]) -> str:
+    """How the chains of a refresh did, in a sentence; empty where there were none to compare."""
+    return diagnosis.figures(*(_figure(info, name) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
 
 
 def all_finite(tree: Tree) -> bool:

@@ -54,14 +54,15 @@ def refresh(ctx: Context, force: bool) -> Refreshed:
         return plan if isinstance(plan, Refreshed) else _commit(ctx, c, plan)
 
 
-def catch_up(ctx: Context) -> None:
-    """Under external batching: refresh when rewards were told since the last refresh."""
+def catch_up(ctx: Context) -> str | None:
+    """Under external batching: refresh when rewards were told since the last refresh; why that is not used, if it is not."""
     policies, rewards = schema.policies, schema.rewards
     with ctx.store.read() as c:
         seen = c.execute(sa.select(sa.func.max(policies.c.watermark)).where(policies.c.experiment == ctx.id)).scalar()
         last = c.execute(sa.select(sa.func.max(rewards.c.position)).where(rewards.c.experiment == ctx.id)).scalar()
     if (last or 0) > (seen or 0):
-        refresh(ctx, force=True)
+        return refresh(ctx, force=True).why
+    return None
 
 
 def _plan(ctx: Context, c: sa.Connection, row: Record, force: bool) -> Plan | Refreshed:

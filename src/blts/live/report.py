@@ -13,6 +13,7 @@ from .. import _random
 from ..models.base import theory_of
 from . import estimates
 from .export import WAITING, Table, table_of
+from .learning import chains_in_words
 from .status import allocation
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "batch": row.batch,
         "policy": row.version,
         "watermark": entry["watermark"],
+        "chains": chains_in_words(entry["diagnostics"]) or None,
+        "last_refresh_failed": experiment.policy(row.versions)["failings"] or None,
         "paused": bool(row.paused),
         "cap": cap,
         "capped_rewards": 0 if cap is None else int((table.rewards[has] > cap).sum()),
@@ -166,6 +169,8 @@ def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, cur
     ratio = report["sample_ratio"]
     if ratio is not None and ratio["alarm"]:
         return "Look into the assignment first: arms were not played as often as their propensities say."
+    if report["last_refresh_failed"]:
+        return f"Look into the sampler first: the last refresh is not used ({'; '.join(report['last_refresh_failed'])})."
     if not any(arm["observed"] for arm in report["arms"]):
         return "Keep on: there are no rewards yet."
     if belief is None:

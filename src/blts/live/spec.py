@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from ..declared import provides
+from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
 from ..models import base as models
 from . import policy
@@ -44,15 +45,14 @@ class Spec:
     """What a decision has earned whose window passed in silence; without it such a decision is left out."""
     cap: float | None = None
     """Rewards above it count as this much in reports; learning is not capped."""
-    rhat: float = 1.5
-    """A refresh whose chains disagree by more is not used. Split R-hat of a pool's few steps is 1.15 to 1.35 when all is
-    well (the halves are short and correlated), and far above 2 where chains have not found the posterior."""
+    rhat: float = RHAT_LIMIT
+    """A refresh whose chains disagree by more is not used; nor is one of which more chains are stuck than `diagnosis` allows."""
     draw: str = "auto"
     """Who chooses: "agent", "vector" for a draw from the stored propensities, "auto" for the agent where its
     propensities are exact and the vector elsewhere."""
 
     @staticmethod
-    def of(arms: Any, model: Any, sampler: Any = "blts", batching: Any = "doubling", **settings: Any) -> Spec:
+    def of(arms: Any, model: Any, sampler: Any = "thompson", batching: Any = "doubling", **settings: Any) -> Spec:
         """A checked specification from names, mappings or objects.
 
         >>> from blts.live import Spec

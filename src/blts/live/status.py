@@ -9,6 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from . import entries, policy, schema
+from .learning import chains_in_words
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -39,6 +40,7 @@ def status(ctx: Context) -> dict[str, Any]:
         if policy.is_fixed(current.built.agent)
         else None,
         "last_refresh_failed": None if last.in_use else json.loads(last.failings),
+        "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
         "model": ctx.spec.model.words,
         "sampler": ctx.spec.sampler.words,
         "batching": ctx.spec.batching.words,

@@ -35,12 +35,10 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         counts = {"accepted": len(accepted)} | {fate: len(fates[fate]) for fate in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and x.t > row.began for x in accepted)
         ids = {fate: some for fate, some in fates.items() if some}
-        answer = Told(**counts, ids=ids, awaited=awaited, feedback_due=bool(row.due))
+        answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
         ts, values = [x.t for x in accepted], [x.reward for x in accepted]
         _write(ctx, c, row, "told", ts, values, answer, "tell", counts | {"awaited": awaited}, request_id, what)
-    if ctx.external:
-        refreshing.catch_up(ctx)
-    return answer
+    return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer
 
 
 def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
@@ -65,9 +63,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
         answer = Told(count, 0, 0, 0, 0, {}, awaited, bool(row.due))
         given = {name: value for name, value in totals.items() if value is not None}
         _write(ctx, c, row, "aggregate", ts, values, answer, "aggregate", {"arm": arm, "count": count} | given, request_id, what)
-    if ctx.external:
-        refreshing.catch_up(ctx)
-    return answer
+    return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer
 
 
 class _Accepted(NamedTuple):

@@ -197,6 +197,9 @@ class Described:
     """The rewards that can occur: one of SUPPORTS."""
     samples_within_support = fact("sample")
     likelihood_within_support = fact("log_likelihood")
+    information_sets_step: ClassVar[bool] = False
+    """Whether steps of 0.1 to 0.5 times 1/(prior precision + n · information) are short enough wherever a chain may be. Where that
+    is not known, chains look for the mode and take the curvature of the rewards there (`Chain.scale`)."""
 
     def __str__(self) -> str:
         arms = arm_count(self)

@@ -11,7 +11,7 @@ from jax.scipy.special import betaln
 from .. import _draws, _random
 from .._module import array, module, positive
 from .._typing import Array, Int, Numbers, PRNGKey, Scalar
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from . import marginal
 from .base import Described, Theory, arm_count
 
@@ -89,6 +89,8 @@ class Bernoulli(Described):
     @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
         return Successes(n, _draws.binomial(key, n, jax.nn.sigmoid(theta[0])))
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import array, finite, module, positive
 from .._typing import Numbers
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from . import marginal, nig
 from .base import Moments, Theory, arm_count, low_high
 from .nig import NormalInverseGammaPrior
@@ -45,6 +45,8 @@ class Gaussian(NormalPrior):
     @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
         return Moments.of_mean(n, theta[0] + self.sd / jnp.sqrt(jnp.maximum(n, 1)) * _random.normal(key))
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):

@@ -115,6 +115,8 @@ class Linear(Described):
     def sample(self, key, theta, obs, action):
         return self._x(obs) @ theta + self.sd * _random.normal(key)
 
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
+
     @rests_on("log_likelihood")
     def information(self, theta):
         """The largest curvature |x|²/sd² for every coordinate, which is the L of Algorithm 1: it lies along x alone."""

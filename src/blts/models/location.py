@@ -12,7 +12,7 @@ from jax.scipy.special import gammaln
 
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Numbers
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from .base import Theory, arm_count, low_high
 from .normal import NormalPrior
 
@@ -48,6 +48,8 @@ class Laplace(NormalPrior):
     @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return theta[0] + self.scale * jax.random.laplace(key)
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):
@@ -90,6 +92,8 @@ class StudentT(NormalPrior):
     @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return theta[0] + self.scale * jax.random.t(key, self.df)
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):

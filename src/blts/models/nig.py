@@ -11,7 +11,7 @@ from jax.scipy.special import gammaln
 from .. import _random
 from .._module import finite, positive
 from .._typing import Array, PRNGKey, Scalar, Theta
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from .base import Described, Moments, arm_count
 from .normal import HALF_LOG_2PI
 
@@ -96,6 +96,8 @@ class NormalInverseGammaPrior(Described):
     @rests_on("init")
     def log_prior(self, theta):
         return self._prior.log_density(theta)
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):

@@ -11,7 +11,7 @@ from jax.scipy.special import gammaln
 from .. import _random
 from .._module import array, module, positive
 from .._typing import Numbers
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from . import marginal, rate
 from .base import Described, Theory, arm_count
 
@@ -61,6 +61,8 @@ class Poisson(Described):
     @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
         return rate.Totals.of_sum(n, jax.random.poisson(_random.stock(key), n * jnp.exp(theta[0])).astype(float))
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):

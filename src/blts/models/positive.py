@@ -11,7 +11,7 @@ from jax.scipy.special import gammaln
 from .. import _draws, _random
 from .._module import array, finite, module, positive
 from .._typing import Numbers
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from . import marginal, nig, rate
 from .base import Described, Moments, Theory, arm_count
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
@@ -68,6 +68,8 @@ class Gamma(Described):
     def sample_summary(self, key, theta, n):
         shape = self.shape * jnp.maximum(n, 1)
         return rate.Totals.of_sum(n, jnp.exp(_draws.log_gamma(key, shape) - theta[0]))
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):
@@ -227,6 +229,8 @@ class ZeroInflatedLogNormal(Described):
         key_pay, key_amount = _random.split(key)
         amount = jnp.exp(theta[1] + jnp.exp(theta[2]) * _random.normal(key_amount))
         return jnp.where(_random.uniform(key_pay) < jax.nn.sigmoid(theta[0]), amount, 0.0)
+
+    information_sets_step = fact("log_likelihood", "log_prior", "information")
 
     @rests_on("log_likelihood")
     def information(self, theta):

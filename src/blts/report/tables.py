@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from .. import diagnosis
 from .comparing import Difference, holm, paired
 from .csvs import Row
 from .outcome import Measured, Outcome, Printed
@@ -195,7 +197,7 @@ def label_names(outcome: Outcome) -> list[str]:
 
 
 def unfinished(outcome: Outcome) -> list[str]:
-    """A warning for every condition with refreshes that were not finite."""
+    """A warning for every condition with refreshes that were not finite, or whose chains may not be believed."""
     found = []
     for m in outcome.measured:
         finite = m.arrays.get("finite")
@@ -203,7 +205,18 @@ def unfinished(outcome: Outcome) -> list[str]:
             lost = int((~finite.astype(bool)).sum())
             label = outcome.label(m, label_names(outcome), "The study")
             found.append(f"{label}: {lost} of {len(finite)} replications had a refresh that was not finite.")
+        if "unsound" in m.arrays:
+            label = outcome.label(m, label_names(outcome), "The study")
+            found += [f"{label}: {sentence}" for sentence in _unsound(m.arrays)]
     return found
+
+
+def _unsound(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """What `diagnosis` says of a condition's refreshes, over all replications."""
+    worst = {"rhat": np.max, "stuck": np.max, "least": np.min}
+    figures = {name: arrays[name][np.isfinite(arrays[name])] for name in worst}
+    found = {name: float(worst[name](values)) if len(values) else math.nan for name, values in figures.items()}
+    return diagnosis.warnings(int(arrays["refreshes"].sum()), int(arrays["unsound"].sum()), True, **found)
 
 
 def _verdict(difference: Difference, p: float) -> str:

@@ -23,6 +23,8 @@ class Potential(NamedTuple):
     """Exact, or an unbiased estimate from a minibatch."""
     scale: Chains
     """Step sizes are in units of this: about the posterior variance of each coordinate (1 makes them absolute)."""
+    both: Callable[[Chains], tuple[Float[Array, "*chains"], Chains]] | None = None
+    """Value and exact gradient in one pass over the data, where a kernel may ask for both."""
 
 
 class StepInfo(NamedTuple):
@@ -33,6 +35,8 @@ class StepInfo(NamedTuple):
 class State(NamedTuple):
     position: Chains
     iteration: Int[Array, ""]
+    known: tuple = ()
+    """Value and gradient at the position, for a kernel that was started with a potential; empty elsewhere."""
 
 
 class Sampler(Protocol):

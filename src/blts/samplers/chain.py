@@ -31,6 +31,11 @@ Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 BLOCK = 256  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache
 ACCELERATOR_BLOCK = 2**19
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
+STARTS = 16  # points from which the way to a mode may begin: as many ends of the last refresh, and as many prior draws
+FAR = 6.0  # sds of the normal law at the mode, beyond √dim: where no draw of 10⁸ is, and where gradients are cut off
+RESTART = 2**31 - 1  # no step has this number: what folds it in has a key of its own
+ACCEPT = 0.6  # near the best acceptance of Langevin proposals, 0.57 in many dimensions and more in few
+LONGEST = 1.1  # a step may grow threefold, e^1.1: longer ones overshoot the mode, whatever is accepted
 SCORING_ROWS = 1024  # rows that those steps see; their mode is about 1/32 of a reward's spread away from that of all rows
 
 
@@ -40,6 +45,8 @@ class ChainInfo(NamedTuple):
     """Means of each chain over the third and the last quarter of its steps: what split R-hat compares."""
     half_variances: Float[Array, "*lanes 2 dim"]
     half_steps: Float[Array, "*lanes"]
+    root: Any = ()
+    """A square root of each arm's covariance at its mode, `[block, arms, dim, dim]`; empty where no mode was looked for."""
 
 
 @module
@@ -52,7 +59,11 @@ class Chain:
     control_variate: bool = static(default=False)
     scale: str = static(default="information")
     """Units of the step size: "information" for 1/(prior precision + n · information), "data" for the inverse of prior precision +
-    the Hessian of the rows themselves, a matrix, "theorem" for Theorem 1's step."""
+    the Hessian of the rows themselves, a matrix, "mode" for the same at the mode, "theorem" for Theorem 1's step.
+
+    With "mode", gradients are bounded, chains that a refresh finds far from the mode start again near it, and those of
+    an adjusted kernel find their own step size in the first half of their steps. A model whose `information` is no bound on its
+    curvature takes "mode" in place of "information"."""
 
     def check(self):
         require_object("Chain: kernel", self.kernel, ("init", "step"), "Langevin() or MALA()")
@@ -68,7 +79,7 @@ class Chain:
         for name, value, allowed in (
             ("steps", self.steps, ("theorem",)),
             ("minibatch", self.minibatch, ("theorem",)),
-            ("scale", self.scale, ("theorem", "information", "data")),
+            ("scale", self.scale, ("theorem", "information", "data", "mode")),
         ):
             if isinstance(value, str) and value not in allowed:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
@@ -82,7 +93,9 @@ class Chain:
         return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit} on {data}{control}"
 
     def resolved(self, model: Model) -> Chain:
-        """The chain with Theorem 1's minibatch size for this model, refusing models without constants."""
+        """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
+        if self.scale == "information" and not getattr(model, "information_sets_step", False):
+            return dataclasses.replace(self, scale="mode").resolved(model)
         if "theorem" not in (self.steps, self.minibatch, self.scale):
             return self
         constants = theory.constants_of(model)
@@ -125,7 +138,6 @@ class Chain:
         """
         R, A, C, dim = theta.shape
         pairs, lanes = R * A, R * A * C
-        block = min(lanes, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
         count = n.reshape(pairs)
         # Lanes of a block have about as many rows: between two powers of two. Those without any come last.
         bits = 8 * count.dtype.itemsize
@@ -140,39 +152,60 @@ class Chain:
         else:
             store, data = None, history
 
-        def run_lanes(begin, end, few: bool, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
-            """The lanes begin … end - 1 in the order of their counts."""
+        def by_blocks(each: int, of_lane: Callable, begin, end, done: Tree) -> Tree:
+            """`of_lane(bound on n, which)` of the lanes begin … end - 1 in the order of their counts, put into `done`.
 
-            def run_block(b, done: tuple[Array, ChainInfo]) -> tuple[Array, ChainInfo]:
+            There are `each` lanes a pair of replication and arm; `of_lane` gives a function of one lane, and its arguments.
+            """
+            block = min(pairs * each, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
+
+            def run_block(b, done: Tree) -> Tree:
                 position = begin + b * block + jnp.arange(block)
-                pair, chain = by_count[jnp.minimum(position // C, pairs - 1)], position % C
-                r, a = pair // A, pair % A
-                arguments = (
-                    jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain),
-                    jax.tree.map(lambda x: jnp.asarray(x)[a], model),
-                    prior_precision[a],
-                    theta[r, a, chain],
-                    theta[r, a, 0],
-                    count[pair],
-                    jax.tree.map(lambda x: x[r, a], data),
-                )
-                lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
-                ends, info = _lanes.vmap(lane)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
-                place = jnp.where(position < end, pair * C + chain, lanes)
+                pair, chain = by_count[jnp.minimum(position // each, pairs - 1)], position % each
+                function, arguments = of_lane(pair, chain)
+                made = _lanes.vmap(function)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
+                place = jnp.where(position < end, pair * each + chain, pairs * each)
                 put = lambda store, new: store.at[place].set(jnp.moveaxis(new, -1, 0), mode="drop")  # noqa: E731
-                return jax.tree.map(put, done, (ends, info))
+                return jax.tree.map(put, done, made)
 
             return lax.fori_loop(0, _ceil_div(end - begin, block), run_block, done)
 
+        def arm_of(pair) -> tuple:
+            return jax.tree.map(lambda x: jnp.asarray(x)[pair % A], model), prior_precision[pair % A]
+
+        def data_of(pair) -> tuple:
+            return count[pair], jax.tree.map(lambda x: x[pair // A, pair % A], data)
+
+        some = jnp.sum(count > 0)
+        if self.scale == "mode":
+            starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
+            starts = starts.reshape(pairs, -1, dim)
+            of_pair = lambda pair, _: (  # noqa: E731
+                partial(_centre, store, jnp.max(count[pair])),
+                (*arm_of(pair), starts[pair], *data_of(pair)),
+            )
+            square = jnp.zeros((pairs, dim, dim))
+            white = by_blocks(1, of_pair, 0, some, potentials.Whitening(starts[:, 0], square, square))
+        else:
+            white = None
+
+        def of_chain(few: bool, pair, chain):
+            r, a = pair // A, pair % A
+            words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
+            at = theta[r, a, 0] if white is None else jax.tree.map(lambda x: x[pair], white)
+            lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
+            return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
+
         halves = jnp.zeros((lanes, 2, dim))
         done = (theta.reshape(lanes, dim), ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes)))
-        some = C * jnp.sum(count > 0)
         if store is None or self.minibatch is None:
-            done = run_lanes(0, some, False, done)
+            done = by_blocks(C, partial(of_chain, False), 0, C * some, done)
         else:  # lanes that draw a minibatch at every step, and those whose rows are not more than one
             many = C * jnp.sum(count > int(self.minibatch))
-            done = run_lanes(many, some, True, run_lanes(0, many, False, done))
-        return jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)
+            done = by_blocks(C, partial(of_chain, False), 0, many, done)
+            done = by_blocks(C, partial(of_chain, True), many, C * some, done)
+        ends, info = jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)
+        return ends, info if white is None else info._replace(root=white.root.reshape(R, A, dim, dim))
 
     def lane(
         self,
@@ -184,13 +217,14 @@ class Chain:
         model: Model,
         prior_precision: Theta,
         theta: Theta,
-        reference: Theta,
+        at: Theta | potentials.Whitening,
         n: Int[Array, ""],
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
-        """One chain. `reference` is the same point for all chains of an arm: what the step size is tuned at. `few` says that a
-        minibatch holds all of its rows."""
+        """One chain. `at` is the same for all chains of an arm: the point that the step size is tuned at, or the whitening at the
+        mode. `few` says that a minibatch holds all of its rows."""
         key = _random.from_words(words)
+        reference = at.centre if isinstance(at, potentials.Whitening) else at
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
@@ -204,6 +238,8 @@ class Chain:
         else:
             anchor = self._mode(model, rows, scale, curvature, reference)
             target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale, few=few)
+        if isinstance(at, potentials.Whitening):
+            return self._around(key, target, at, theta, n, self._limit(model, n), diagnose)
         if self.scale != "data":
             return self._iterate(key, target, theta, self._limit(model, n), diagnose)
         summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731
@@ -211,6 +247,22 @@ class Chain:
         white = potentials.Whitening.of(reference, prior_precision, n, seen, model.information(reference))
         z, info = self._iterate(key, white.potential(target), white.inverse @ (theta - reference), self._limit(model, n), diagnose)
         return reference + white.root @ z, info
+
+    def _around(self, key, target: Potential, white: potentials.Whitening, theta: Theta, n, limit, diagnose: bool):
+        """The chain in coordinates in which the posterior is about a standard normal law."""
+        dim = theta.shape[0]
+        # A minibatch adds noise of variance n/|D| in each coordinate.
+        noise = 0.0 if self.minibatch is None else n / int(self.minibatch)
+        steepest = (FAR + jnp.sqrt(dim)) * jnp.sqrt(1 + noise)
+        target = white.tamed(target, steepest)
+        z = white.inverse @ (theta - white.centre)
+        near = jnp.sqrt(jnp.sum(jnp.square(z))) < FAR + jnp.sqrt(dim)  # not so where z is not finite
+        z = jnp.where(near, z, _random.normal(_random.fold_in(key, RESTART), (dim,)))
+        z, info = self._iterate(key, target, z, limit, diagnose, adapts=getattr(self.kernel, "needs_value", False))
+        # An unadjusted chain has no test that would hold it; its end counts as stuck where it is as far as no draw is.
+        far = ~(jnp.sqrt(jnp.sum(jnp.square(z))) < 2 * (FAR + jnp.sqrt(dim)))
+        z = jnp.where(far, _random.normal(_random.fold_in(key, RESTART), (dim,)), z)
+        return white.centre + white.root @ z, info._replace(acceptance=jnp.where(far, 0.0, info.acceptance))
 
     def _mode(self, model: Model, rows: potentials.Rows, scale: Theta, curvature: Callable[[Theta], Theta], start: Theta) -> Theta:
         """Fisher scoring x ← x - ∇U(x)/(prior precision + n · information(x)) from the last chain end.
@@ -230,26 +282,58 @@ class Chain:
         return self.steps(n) if callable(self.steps) else int(self.steps)
 
     def _iterate(
-        self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool
+        self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool, *, adapts: bool = False
     ) -> tuple[Theta, ChainInfo]:
-        """The steps, with running moments over the third and the last quarter of them where there are chains to compare."""
+        """The steps, with running moments over the third and the last quarter of them where there are chains to compare.
+
+        A chain that `adapts` lengthens its step after each acceptance and shortens it after each refusal, until they are
+        ACCEPT to 1 - ACCEPT, in the first half; the other half, with the step frozen, leaves the posterior invariant.
+        """
         quarter = jnp.maximum(jnp.asarray(limit) // 4, 1)
         begin = limit - 2 * quarter
         words = _random.words_of(key)
 
         def body(i, carry):
-            state, accepted, moments = carry
-            state, info = self.kernel.step(_random.step_key(_random.from_words(words), i), state, target)
+            state, stretch, accepted, moments = carry
+            stretched = target._replace(scale=jnp.exp(stretch) * target.scale) if adapts else target
+            state, info = self.kernel.step(_random.step_key(_random.from_words(words), i), state, stretched)
+            if adapts:
+                stretch = jnp.minimum(stretch + jnp.where(i < begin, info.acceptance - ACCEPT, 0.0), LONGEST)
             if diagnose:
                 inside = (i >= begin) & ((i >= begin + quarter) == (jnp.arange(2)[:, None] == 1))
                 moments = _accumulate(moments, state.position, inside)
-            return state, accepted + info.acceptance, moments
+            return state, stretch, accepted + info.acceptance, moments
 
         zeros = jnp.zeros((2, *theta.shape))
-        state, accepted, (_, mean, m2) = lax.fori_loop(
-            0, jnp.asarray(limit), body, (self.kernel.init(theta), jnp.zeros(()), (zeros, zeros, zeros))
+        start = self.kernel.start(theta, target) if adapts and isinstance(self.kernel, MALA) else self.kernel.init(theta)
+        stretch = jnp.zeros(()) if adapts else ()
+        state, _, accepted, (_, mean, m2) = lax.fori_loop(
+            0, jnp.asarray(limit), body, (start, stretch, jnp.zeros(()), (zeros, zeros, zeros))
         )
         return state.position, ChainInfo(accepted / limit, mean, m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float))
+
+
+def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
+    """Draws from the prior of each arm, always the same: starts for the way to its mode."""
+    keys = _random.split(_random.as_key(0), STARTS)
+    return jax.vmap(lambda single: jax.vmap(single.init)(keys))(model)
+
+
+def _centre(
+    store: Row | None,
+    most: Int[Array, ""],
+    model: Model,
+    prior_precision: Theta,
+    starts: Float[Array, "starts dim"],
+    n: Int[Array, ""],
+    data: Tree,
+) -> potentials.Whitening:
+    """The whitening at one arm's mode."""
+    if store is None:
+        surface = potentials.surface_of_summary(model, data, n)  # type: ignore[arg-type]
+    else:
+        surface = potentials.surface_of_rows(model, potentials.Rows(store, data, n, most), SCORING_ROWS)
+    return potentials.mode(surface, starts, prior_precision, n)
 
 
 def _ceil_div(a, b):
@@ -292,6 +376,6 @@ def ula(step_size: float | Schedule = 0.1, steps: Steps = 50) -> Chain:
     return Chain(Langevin(step_size), steps)
 
 
-def mala(step_size: float | Schedule = 0.5, steps: Steps = 20) -> Chain:
+def mala(step_size: float | Schedule = 0.5, steps: Steps = 20, *, scale: str = "information") -> Chain:
     """Metropolis-adjusted Langevin on the full gradient."""
-    return Chain(MALA(step_size), steps)
+    return Chain(MALA(step_size), steps, scale=scale)

@@ -29,14 +29,24 @@ class MALA:
     def init(self, theta: Chains) -> State:
         return State(theta, jnp.zeros((), int))
 
+    def start(self, theta: Chains, potential: Potential) -> State:
+        """As `init`, with value and gradient: each step then passes once over the data, where it would do so four times."""
+        assert potential.both is not None
+        return State(theta, jnp.zeros((), int), potential.both(theta))
+
     def step(self, key, state: State, potential: Potential) -> tuple[State, StepInfo]:
         key_noise, key_accept = _random.split(key)
-        x = state.position
+        x, known = state.position, bool(state.known)
         h = step_at(self.step_size, state.iteration) * potential.scale
-        forward = x - h * potential.grad(key_noise, x)
+        both = potential.both if known and potential.both else lambda z: (potential.value(z), potential.grad(key_noise, z))
+        value, slope = state.known if known else both(x)
+        forward = x - h * slope
         y = forward + jnp.sqrt(2 * h) * _random.normal(key_noise, x.shape)
-        backward = y - h * potential.grad(key_noise, y)
+        new_value, new_slope = both(y)
+        backward = y - h * new_slope
         log_q = jnp.sum((jnp.square(y - forward) - jnp.square(x - backward)) / (4 * h), -1)
-        log_ratio = potential.value(x) - potential.value(y) + log_q
+        log_ratio = value - new_value + log_q
         accept = jnp.log(_random.uniform(key_accept, log_ratio.shape)) < log_ratio  # NaN is refused
-        return State(jnp.where(accept[..., None], y, x), state.iteration + 1), StepInfo(jnp.mean(accept, dtype=float))
+        kept = (jnp.where(accept, new_value, value), jnp.where(accept[..., None], new_slope, slope)) if known else ()
+        new = State(jnp.where(accept[..., None], y, x), state.iteration + 1, kept)
+        return new, StepInfo(jnp.mean(accept, dtype=float))

@@ -21,6 +21,8 @@ from .base import Potential
 
 CHUNK = 32  # rows of a full sum that are gathered at once
 SAMPLED = 32  # rows from which the curvature of the data is estimated
+NEWTON_STEPS = 12  # it squares its error near the mode; the first few come from far out
+HALVINGS = 8  # of a Newton step: the shortest that is tried is 1/128 of it
 
 
 class Rows(NamedTuple):
@@ -73,6 +75,34 @@ class Whitening(NamedTuple):
         stretch = jnp.sqrt(1 + jnp.maximum(w, 0.0))
         return Whitening(centre, unit[:, None] * V / stretch, (V * stretch).T / unit)
 
+    def tamed(self, target: Potential, steepest: Scalar) -> Potential:
+        """The potential of z around the mode z = 0, with gradients no longer than `steepest`; z where they are not finite.
+
+        Far out, where a likelihood falls as e^{-e^z}, a full gradient would throw a chain to the other side, or freeze it:
+        adjusted chains would refuse every such step. With these they walk back. The acceptance test uses them too, so the
+        law of an adjusted chain is exact.
+        """
+        # Written out: of lanes, a product of small matrices would be computed one by one.
+        at = lambda z: self.centre + jnp.sum(self.root * z, -1)  # noqa: E731
+
+        def tame(z, g):
+            g = jnp.sum(self.root * g[:, None], 0)
+            g = jnp.where(jnp.all(jnp.isfinite(g)), g, z)
+            length = jnp.sqrt(jnp.sum(jnp.square(g)))
+            return g * jnp.minimum(1.0, steepest / jnp.maximum(length, 1e-30))
+
+        def both(z):
+            assert target.both is not None
+            value, g = target.both(at(z))
+            return value, tame(z, g)
+
+        return Potential(
+            lambda z: target.value(at(z)),
+            lambda key, z: tame(z, target.grad(key, at(z))),
+            jnp.ones_like(self.centre),
+            None if target.both is None else both,
+        )
+
     def potential(self, target: Potential) -> Potential:
         """The potential of z."""
         at = lambda z: self.centre + self.root @ z  # noqa: E731
@@ -90,7 +120,8 @@ def _sum_chunks(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero
 def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Potential:
     """The exact potential of a log-density."""
     slope = jax.grad(log_density)
-    return Potential(lambda x: -log_density(x), lambda key, x: -slope(x), scale)
+    both = lambda x: jax.tree.map(jnp.negative, jax.value_and_grad(log_density)(x))  # noqa: E731
+    return Potential(lambda x: -log_density(x), lambda key, x: -slope(x), scale, both)
 
 
 def from_summary(model: Sufficient, summary: Tree, scale: Theta) -> Potential:
@@ -111,7 +142,102 @@ def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
         data = _sum_chunks(partial(of_chunk, jax.grad(log_likelihood, 1), x), rows.most, jnp.zeros_like(x))
         return -jax.grad(model.log_prior)(x) - data
 
-    return Potential(value, grad, scale)
+    def both(x):
+        zero = (jnp.zeros(()), jnp.zeros_like(x))
+        data = _sum_chunks(partial(of_chunk, jax.value_and_grad(log_likelihood, 1), x), rows.most, zero)
+        return jax.tree.map(lambda prior, data: -prior - data, jax.value_and_grad(model.log_prior)(x), data)
+
+    return Potential(value, grad, scale, both)
+
+
+class Local(NamedTuple):
+    """U and what a Newton step needs, at one point."""
+
+    value: Scalar
+    slope: Theta
+    curvature: Float[Array, "dim dim"]
+    """The mean Hessian of -log p over the rows."""
+    squares: Theta
+    """The mean square of each coordinate of the score of a row. At the mode this is the information too, and it is not zero where
+    log p is made of straight pieces, as for Laplace rewards."""
+
+
+class Surface(NamedTuple):
+    """U of an arm for looking for its mode; of many rows, a sample of them."""
+
+    value: Callable[[Theta], Scalar]
+    local: Callable[[Theta], Local]
+
+
+def surface_of_summary(model: Sufficient, summary: Tree, n: Int) -> Surface:
+    target = from_summary(model, summary, jnp.ones(()))
+
+    def local(x: Theta) -> Local:
+        value, slope = target.both(x)  # type: ignore[misc]
+        return Local(value, slope, curvature_of_summary(model, summary, n, x), model.information(x))  # type: ignore[attr-defined]
+
+    return Surface(target.value, local)
+
+
+def surface_of_rows(model: Model, rows: Rows, size: int) -> Surface:
+    """From `size` rows, evenly spaced and always the same, or from all while n ≤ size."""
+    few, most = rows.n <= size, jnp.minimum(rows.most, size)
+
+    def sum_rows(f: Callable[[Row, Float[Array, " rows"]], Tree], zero: Tree) -> Tree:
+        def of_chunk(i):
+            places = jnp.where(few, i, (i * (rows.n / size)).astype(int))
+            weights = jnp.where(few, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
+            return f(rows.at(places), weights)
+
+        return _sum_chunks(of_chunk, most, zero)
+
+    def value(x: Theta) -> Scalar:
+        return -model.log_prior(x) - sum_rows(partial(log_likelihood, model, x), jnp.zeros(()))
+
+    def local(x: Theta) -> Local:
+        def of_rows(some: Row, weights):
+            scores = jax.vmap(lambda row: jax.grad(model.log_likelihood)(x, row))(some)
+            total = lambda y: log_likelihood(model, y, some, weights)  # noqa: E731
+            slope = jnp.sum(weights[:, None] * scores, 0)
+            squares = jnp.sum(weights[:, None] * jnp.square(scores), 0)
+            return total(x), slope, jax.hessian(total)(x), squares
+
+        zero = jnp.zeros_like(x)
+        found, slope, hessian, squares = sum_rows(of_rows, (jnp.zeros(()), zero, jnp.zeros((x.shape[0],) * 2), zero))
+        prior, prior_slope = jax.value_and_grad(model.log_prior)(x)
+        n = jnp.maximum(rows.n, 1)
+        return Local(-prior - found, -prior_slope - slope, -hessian / n, squares / n)
+
+    return Surface(value, local)
+
+
+def mode(surface: Surface, starts: Float[Array, "starts dim"], prior_precision: Theta, n: Int) -> Whitening:
+    """The whitening at the mode, by Newton's method with a line search from the start where U is least.
+
+    U never rises and curvature is at least the prior's, so a step can neither diverge nor be undefined.
+    """
+    height = lambda x: jnp.nan_to_num(surface.value(x), nan=jnp.inf, posinf=jnp.inf, neginf=jnp.inf)  # noqa: E731
+    heights = jax.vmap(height)(starts)
+    x = starts[jnp.argmin(heights)]
+    shares = 0.5 ** jnp.arange(HALVINGS)
+
+    def whitening(x: Theta) -> tuple[Whitening, Local]:
+        here = surface.local(x)
+        safe = lambda a: jnp.nan_to_num(a, posinf=0.0, neginf=0.0)  # noqa: E731
+        return Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares)), here
+
+    def move(_, carry):
+        x, least = carry
+        white, here = whitening(x)
+        g = white.root.T @ jnp.nan_to_num(here.slope, posinf=0.0, neginf=0.0)
+        tried = x - shares[:, None] * (white.root @ g)
+        found = jax.vmap(height)(tried)
+        best = jnp.argmin(found)
+        better = found[best] < least
+        return jnp.where(better, tried[best], x), jnp.where(better, found[best], least)
+
+    x, _ = lax.fori_loop(0, NEWTON_STEPS, move, (x, jnp.min(heights)))
+    return whitening(x)[0]
 
 
 def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:

@@ -73,7 +73,7 @@ def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
     from ...registry import find
     from ..simulate import options_of
 
-    names = {"sampler": "blts", "batching": "dynamic"} | parts
+    names = {"sampler": "thompson", "batching": "dynamic"} | parts
     entries = {
         "model": find("model", names["model"]),
         "sampler": find("agent", SAMPLERS.get(names["sampler"], names["sampler"])),

@@ -87,6 +87,8 @@ def _show(found: dict[str, Any]) -> None:
         lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit")
     if found["cap"] is not None:
         lines.append(f"{found['capped_rewards']} rewards are above the cap of {found['cap']:g} and count as that much here")
+    if found["chains"]:
+        lines.append(found["chains"])
     say("\n" + "\n".join(lines))
     say("\n" + found["why_estimates_differ"])
     if found["outside_theory"]:

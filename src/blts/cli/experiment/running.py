@@ -70,6 +70,8 @@ def tell(
         for fate, ids in told.ids.items():
             shown = ", ".join(f"{i[0]} ({i[1]})" if isinstance(i, list) else str(i) for i in ids[:10])
             say(f"{fate}: {shown}{f' and {len(ids) - 10} more' if len(ids) > 10 else ''}")
+        if told.why:
+            say(f"Not used: {told.why}.")
     if strict and told.conflict + told.unknown + told.invalid:
         raise typer.Exit(NOT_ACCEPTED)
 
@@ -113,11 +115,14 @@ def refresh(
     as_json: AsJson = False,
 ) -> None:
     """Learn from the rewards and write a new policy version, when the batch is complete."""
+    from ...live.learning import chains_in_words
+
     done = opened(db, name).refresh(force=force)
     if as_json:
         print_json(done._asdict())
     elif done.refreshed and done.in_use:
-        say(f"Policy version {done.version} is in use; batch {done.batch} is open.")
+        chains = chains_in_words(done.diagnostics)
+        say(f"Policy version {done.version} is in use; batch {done.batch} is open.{' ' + chains if chains else ''}")
     else:
         say(f"{'Not used' if done.refreshed else 'Not refreshed'}: {done.why}.")
     if not done.refreshed:

@@ -79,6 +79,7 @@ class Simulate:
             "reward": trace.mean_reward,
             "best_share": trace.best_share,
             "finite": np.broadcast_to(np.asarray(trace.diagnostics.finite), trace.batches.shape),
+            **{name: np.asarray(getattr(trace.diagnostics, name)) for name in ("refreshes", "unsound", "rhat", "stuck", "least")},
         }
         about = {
             "times": trace.times.tolist(),
