@@ -9,13 +9,14 @@ import re
 import shlex
 from typing import Any
 
-import documents
 import pytest
 import typer
-from documents import ROOT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
 from typer.testing import CliRunner
 
+import documents
 from blts import cli
+from blts.errors import UnknownName
+from documents import ROOT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
 
 DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").glob("*.md"))
 SMALL = ("--horizon", "20", "--replications", "2")
@@ -85,8 +86,10 @@ def test_a_session_has_what_its_commands_print():
 
 
 def test_a_command_that_fails_is_not_an_output():
-    with pytest.raises(SystemExit, match="failed"):
+    with pytest.raises(UnknownName, match="nobody"):
         updated("```console\n$ blts simulate --agent nobody\n```\n")
+    with pytest.raises(SystemExit, match="`\\$ blts simulate --nonsense` failed"):
+        updated("```console\n$ blts simulate --nonsense\n```\n")
 
 
 def test_outputs_cannot_hide_in_blocks_that_nobody_compares():
