@@ -122,7 +122,7 @@ def _fenced(language: str, text: str) -> str:
 
 
 def rewritten(path: pathlib.Path) -> str:
-    """What `updated` makes of a file in a process of its own, as a user starts it: in an empty folder, without the flags of the tests."""
+    """What `updated` makes of a file as a user runs it: in a new process and an empty folder, without the flags of the tests."""
     kept = {
         name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "NPROC", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
     }
