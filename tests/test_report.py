@@ -391,9 +391,9 @@ def test_printed_numbers_have_verdicts_and_the_first_runs_beside_them(written):
     assert outcome.printed(outcome.measured[2], "regret") is None  # another agent
     assert outcome.printed(blts, "reward") is None  # another metric
     text = Shown((store.folder / "index.html").read_text()).text
-    assert "paper: 71 ± 16 (10 runs) agrees , gap" in text
+    assert "paper: 71 ± 16 (10 runs) agrees : ours less the paper's" in text
     assert f"ours, first 10 runs: {printed.first.mean:.1f} ± {printed.first.sd:.1f}" in text
-    assert "paper: 7 ± 0 (10 runs) agrees , gap 0.0 se" in text
+    assert "paper: 7 ± 0 (10 runs) agrees : ours less the paper's 0, 99 % [0, 0]" in text
     row = rows_of(store.folder / "tables/bandit-regret.csv")[0]
     assert (row["verdict"], row["first_n"], row["paper_mean"]) == ("agrees", "10", "71")
 

@@ -47,15 +47,14 @@ class Section(NamedTuple):
     def compared(self) -> dict[str, list[dict[str, str]]]:
         """The comparisons in words, by what they are with."""
         scale = metric_of(self.outcome.score, self.outcome.study.labels).scale
-        places = decimals((c.difference.summary for c in self.comparisons), scale)
+        places = decimals((c.difference for c in self.comparisons), scale)
         found: dict[str, list[dict[str, str]]] = {}
         for c in self.comparisons:
             row = {
                 "label": c.label,
-                "mean": fixed(c.difference.summary.mean * scale, places),
-                "interval": interval(c.difference.summary.low * scale, c.difference.summary.high * scale, places),
+                "mean": fixed(c.difference.mean * scale, places),
+                "interval": interval(c.difference.low * scale, c.difference.high * scale, places),
                 "p": p_value(c.difference.p),
-                "corrected": p_value(c.corrected),
                 "verdict": c.verdict,
             }
             found.setdefault(c.reference, []).append(row)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from .comparing import Difference
 from .statistics import Summary
 
 
@@ -77,7 +78,7 @@ def digits(value: Any) -> str:
     return str(value)
 
 
-def decimals(summaries: Iterable[Summary | None], scale: float = 1.0) -> int:
+def decimals(summaries: Iterable[Summary | Difference | None], scale: float = 1.0) -> int:
     """Decimals for a table: two digits of its small standard errors (the lower quartile), none for whole numbers without spread."""
     present = [s for s in summaries if s is not None]
     errors = sorted(s.se * scale for s in present if s.se > 0)
