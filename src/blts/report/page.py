@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 from .figures import Drawn
+from .findings import Finding
 from .outcome import Outcome
 from .tables import Comparison, Table, unfinished
 from .words import decimals, fixed, interval, metric_of, p_value
@@ -23,6 +24,7 @@ class Section(NamedTuple):
     comparisons: tuple[Comparison, ...]
     figures: tuple[Drawn, ...]
     growth: tuple[dict[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:

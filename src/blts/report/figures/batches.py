@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..statistics import band as band_of
@@ -83,8 +85,29 @@ def draw(rows: Rows) -> Figure:
 def caption(outcome: Outcome) -> str:
     return (
         "Batches closed by each round, on logarithmic time: means with simultaneous 95 % bands. "
-        f"Dashed in grey: {BOUND}, the paper's bound for dynamic doubling with N actions."
+        f"Dashed in grey: {BOUND}, the paper's bound for dynamic doubling with N actions. {_exceeded(outcome)}"
     )
+
+
+def _exceeded(outcome: Outcome) -> str:
+    """Who closes more batches than the bound in some recorded round."""
+    lines, panels = names(outcome)
+    above: list[str] = []
+    tested = 0
+    for m in outcome.measured:
+        bound = m.about.get("batches_bound")
+        if bound is None:
+            continue
+        tested += 1
+        limit = np.array([np.inf if b is None else float(b) for b in bound])
+        count = int((m.arrays["batches_by"] > limit).any(1).sum())
+        if count:
+            above.append(f"{outcome.label(m, [*lines, *panels], 'all')} ({count} of {len(m.arrays['batches_by'])} replications)")
+    if not tested:
+        return ""
+    if not above:
+        return f"No replication of the {tested} conditions closes more."
+    return f"More than that, in some round, is closed by {len(above)} of {tested} conditions: {'; '.join(above)}."
 
 
 def alt(outcome: Outcome) -> str:
