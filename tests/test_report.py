@@ -454,7 +454,8 @@ def test_claims_stand_beside_what_was_measured(tmp_path):
     write(tmp_path / "s")
     row = rows_of(tmp_path / "s" / "tables/bandit-growth.csv")[0]
     assert list(row) == ["method", "regret, claimed", "regret, measured", "batches, claimed", "batches, measured"]
-    assert row["batches, measured"].endswith("; last doubling 1.00 [1.00, 1.00]; before 1.00 [1.00, 1.00]")
+    steps = "; last doubling 1.00 [1.00, 1.00]; before 1.00 [1.00, 1.00]; change 0.00 [0.00, 0.00]; no faster than claimed"
+    assert row["batches, measured"].endswith(steps)
     figure = rows_of(tmp_path / "s" / "figures/bandit-growth.csv")
     assert {r["axes"] for r in figure} == {"log T"}
     late = [r for r in figure if r["quantity"] == "regret" and r["fit"]]

@@ -153,11 +153,23 @@ def test_one_pair_is_near_the_paired_t_test():
     common = rng.normal(0, 10, 60)
     x, y = common + rng.normal(0.4, 1, 60), common + rng.normal(0, 1, 60)
     (found,) = paired([x], [y])
-    low, high = stats.ttest_rel(x, y).confidence_interval()  # type: ignore[attr-defined]
-    np.testing.assert_allclose((found.low, found.high), (low, high), atol=0.03)
-    np.testing.assert_allclose(found.p, stats.ttest_rel(x, y)[1], atol=0.02)
+    test = stats.ttest_rel(x, y)
+    ends = test.confidence_interval(0.95)  # type: ignore[attr-defined]
+    np.testing.assert_allclose((found.low, found.high), ends, atol=0.02)
+    np.testing.assert_allclose(found.p, test[1], atol=0.01)
     np.testing.assert_allclose((found.mean, found.sd, found.n), ((x - y).mean(), (x - y).std(ddof=1), 60))
-    assert found.high - found.low < 0.3 * np.ptp(stats.ttest_ind(x, y).confidence_interval())  # type: ignore[attr-defined]
+    assert found.p < 0.1 < float(np.asarray(stats.ttest_ind(x, y))[1])  # common seeds are worth something
+
+
+def test_a_column_of_outliers_does_not_widen_the_others():
+    """The mutant is one critical value for all columns, as in a band: there the outliers decide it."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 5))
+    odd = np.where(np.arange(40) < 2, 50.0, 0.0)[:, None] + 0.5 * rng.normal(size=(40, 1))
+    both = np.concatenate([x, odd], axis=1)
+    assert (simultaneous(both).critical[:5] < 1.1 * simultaneous(x).critical).all()
+    assert simultaneous(both).critical[5] > 2 * simultaneous(x).critical.max()
+    assert band(both).critical > 2 * band(x).critical
 
 
 def test_paired_without_spread_is_certain():
@@ -178,21 +190,21 @@ def test_an_interval_excludes_zero_where_its_p_value_says_so_and_nowhere_else():
     """One procedure. The mutant is what a report once did: a bootstrap-t interval beside the p-value of a t-test."""
     rng = np.random.default_rng(0)
     told = mutant = 0
-    for _ in range(300):
+    for _ in range(100):
         x = family(rng) + rng.normal(0, 0.8, 12)
         found = paired(list(x.T), [np.zeros(30)] * 12)
         assert all((d.p < 0.05) == (d.low > 0 or d.high < 0) == (d.verdict != UNKNOWN) for d in found)
         told += sum(d.verdict != UNKNOWN for d in found)
         low, high = intervals(x)
         mutant += int(((np.asarray(stats.ttest_1samp(x, 0)[1]) < 0.05) != ((low > 0) | (high < 0))).sum())
-    assert 500 < told < 3000  # both verdicts are common
-    assert mutant > 20
+    assert 200 < told < 1000  # both verdicts are common
+    assert mutant > 10
 
 
 def test_a_family_of_intervals_covers_and_intervals_one_by_one_do_not():
     rng = np.random.default_rng(1)
     held, mutant = [], []
-    for _ in range(1000):
+    for _ in range(500):
         x = family(rng)
         found = simultaneous(x)
         held.append(bool(np.all((found.low <= 0) & (found.high >= 0))))

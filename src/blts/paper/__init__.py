@@ -24,10 +24,10 @@ QUICK = ("gaussian", "laplace", "riverswim")
 TITLE = "Langevin Thompson Sampling with Logarithmic Communication, run again"
 LEAD = """
 {what} of Karbasi, Kuang, Ma and Mitra (ICML 2023), computed by the code of this version, with the paper's printed \
-numbers beside ours. Where they differ, the tables say so.
+numbers beside ours, and a verdict on each.
 
-Numbers are mean ± standard deviation over independent runs, with the standard error and a bootstrap 95 % interval. All methods \
-of a study run on the same seeds, so differences between them are paired. The paper states {runs} runs; our first {runs} stand \
+Numbers are mean ± standard deviation over independent runs, with the standard error and a bootstrap 95 % interval. The conditions \
+of a study run on the same seeds, so they are compared run by run. The paper states {runs} runs; our first {runs} stand \
 beside them. What is said of the results, below a study's text and in the captions, is computed from them.
 """
 

@@ -54,7 +54,7 @@ class Agreement(NamedTuple):
 
 
 def paired(values: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> list[Difference]:
-    """Mean differences on common seeds as one family: simultaneous intervals by the bootstrap of the largest |t|.
+    """Mean differences on common seeds as one family, with intervals that all cover with probability 95 %.
 
     Args:
         values: the numbers of each condition, a replication each.

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..studies.spec import Condition
-from .comparing import UNKNOWN, Agreement, Difference, agreement, totals
+from .comparing import Agreement, Difference, agreement, totals
 from .outcome import PROBLEM, Measured, Outcome, matches
 from .tables import differences, label_names
 from .words import METRICS, capital, decimals, fixed, interval, listed, metric_of
@@ -47,20 +47,32 @@ def difference(outcome: Outcome, asked: Condition) -> Finding:
         words = " ".join(filter(None, (outcome.label(m, names), fixed(d.mean * quantity.scale, places), ends)))
         told.setdefault(d.verdict, []).append(words)
     left, right = (_named(outcome, some) for some in (of, than))
+    if of.items() <= than.items():
+        left = f"the others ({left})" if of else "the others"
     counts = [f"{verdict} in {len(some)} of {len(found)} ({'; '.join(some)})" for verdict, some in told.items()]
-    sentence = f"{capital(quantity.words)}, {left or 'all others'} less {right}: {', '.join(counts)}."
+    sentence = f"{capital(quantity.words)} with simultaneous 95 % intervals, {left} less {right}: {', '.join(counts)}."
     return Finding(sentence, str(asked.get("claim", "")), _judged(asked.get("expect"), [d for _, _, d in found]))
 
 
+AGAINST = {
+    "same": ("higher", "lower"),
+    "higher": ("lower",),
+    "lower": ("higher",),
+    "no higher": ("higher",),
+    "no lower": ("lower",),
+}
+"""Verdicts that contradict a claim, by what it expects."""
+
+
 def _judged(expected: object, found: list[Difference]) -> str:
-    """What differences say of the claim that they are none, or all of one sign."""
+    """What differences say of a claim about all of them."""
     if expected is None:
         return ""
     verdicts = [d.verdict for d in found]
-    against = [v for v in verdicts if v != UNKNOWN and v != expected]
+    against = [v for v in verdicts if v in AGAINST[str(expected)]]
     if against:
         return f"contradicted in {len(against)} of {len(found)}"
-    if expected == "same":
+    if expected not in ("higher", "lower"):
         return "not contradicted"
     borne = verdicts.count(str(expected))
     return "borne out" if borne == len(found) else f"borne out in {borne} of {len(found)}, open in the others"
@@ -128,7 +140,7 @@ def runs(outcome: Outcome, asked: Condition) -> Finding:
     stated = sorted({int(row["n"]) for row in odd.values()})
     named = [f"{mean:.10g} ({', '.join(_about(outcome, row))})" for mean, row in odd.items()]
     both = [n for n in range(1, MOST_RUNS + 1) if all(totals(mean, n) for mean in odd)]
-    they = "they can all be" if len(odd) > 1 else "it can be"
+    they = {1: "it can be", 2: "both can be"}.get(len(odd), "all can be")
     fractions = [f"{n} ({', '.join(f'{totals(mean, n)[0]}/{n}' for mean in odd)})" for n in both]
     can = (
         f"of at most {MOST_RUNS} runs {they} of {listed(fractions)}"

@@ -55,7 +55,8 @@ class Study:
     """What the report says of the results, each a table that `find`s one thing and is put into words from the data:
 
     - `find = "difference"`: a metric (the score unless named) of the conditions that match `of` less that of those that match
-      `than` and are otherwise alike. With `expect` ("same", "higher" or "lower") it also says whether a `claim` is contradicted.
+      `than` and are otherwise alike. With `expect` ("same", "higher", "lower", "no higher" or "no lower") it says whether a `claim`
+      is contradicted.
     - `find = "printed"`: how many published numbers of a `metric` agree, and which do not.
     - `find = "runs"`: which published means of whole numbers cannot be means of as many runs as are stated.
     """
@@ -174,7 +175,7 @@ def canonical(content: Any) -> str:
 
 FINDS = {"difference": ("of", "than", "metric", "claim", "expect"), "printed": ("metric",), "runs": ()}
 """What a finding can be about, and the names of its table."""
-EXPECTED = ("same", "higher", "lower")
+EXPECTED = ("same", "higher", "lower", "no higher", "no lower")
 
 
 def _check_finding(finding: Condition) -> None:

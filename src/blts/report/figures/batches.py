@@ -9,6 +9,7 @@ import numpy as np
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..statistics import band as band_of
+from ..words import listed
 from .base import Kind, Rows, names, placed, thinned
 from .style import GREY, across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
 
@@ -90,24 +91,18 @@ def caption(outcome: Outcome) -> str:
 
 
 def _exceeded(outcome: Outcome) -> str:
-    """Who closes more batches than the bound in some recorded round."""
-    lines, panels = names(outcome)
-    above: list[str] = []
-    tested = 0
+    """Under which schemes some replication closes more batches than the bound, in some recorded round."""
+    found: dict[str, list[bool]] = {}
     for m in outcome.measured:
         bound = m.about.get("batches_bound")
-        if bound is None:
-            continue
-        tested += 1
-        limit = np.array([np.inf if b is None else float(b) for b in bound])
-        count = int((m.arrays["batches_by"] > limit).any(1).sum())
-        if count:
-            above.append(f"{outcome.label(m, [*lines, *panels], 'all')} ({count} of {len(m.arrays['batches_by'])} replications)")
-    if not tested:
-        return ""
-    if not above:
-        return f"No replication of the {tested} conditions closes more."
-    return f"More than that, in some round, is closed by {len(above)} of {tested} conditions: {'; '.join(above)}."
+        if bound is not None:
+            limit = np.array([np.inf if b is None else float(b) for b in bound])
+            above = bool((m.arrays["batches_by"] > limit).any())
+            found.setdefault(outcome.label(m, ["batching"], "all"), []).append(above)
+    over = [f"{scheme} ({sum(above)} of {len(above)} conditions)" for scheme, above in found.items() if any(above)]
+    under = [scheme for scheme, above in found.items() if not any(above)]
+    more = f"Some replication closes more under {listed(over)}." if over else ""
+    return " ".join(filter(None, (more, f"No replication closes more under {listed(under)}." if under else "")))
 
 
 def alt(outcome: Outcome) -> str:
