@@ -125,8 +125,9 @@ def test_means_that_cannot_be_of_the_stated_runs():
     ],
 )
 def test_a_finding_that_cannot_be_is_refused_before_anything_runs(finding, message):
+    condition = {"env": "gaussian", "agent": "ucb1", "batching": "static", "horizon": 10}
     with pytest.raises(BltsError, match=message):
-        plan(Study("s", conditions=({"env": "gaussian", "agent": "ucb1", "batching": "static", "horizon": 10},), findings=(finding,)))
+        plan(Study("s", conditions=(condition,), findings=(finding,)))
 
 
 # Captions
