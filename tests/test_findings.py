@@ -157,6 +157,19 @@ def test_growth_is_drawn_on_the_axes_of_its_claim_and_judged_by_the_data():
     assert "faster" not in grown(0.5, {})
 
 
+def test_counts_that_are_staircases_are_not_faster_than_they_are_claimed():
+    """Every replication has the same counts, so that intervals have no width; three quarters of T more is faster."""
+
+    def caption(power: float, claim: str) -> str:
+        batches = np.tile(np.floor(TIMES**power / 5), (N, 1))
+        arrays = {"curve": batches, "batches_by": batches, "regret": batches[:, -1]}
+        outcome = outcome_of([({"agent": "a"}, arrays)], {"times": TIMES.tolist()}, claims={"batches": claim})
+        return KINDS["growth"].caption(outcome)
+
+    assert "batches grow no faster than claimed in 1 of 1" in caption(1.0, "O(T/H)")
+    assert "batches grow no faster than claimed in 0 of 1" in caption(1.0, "O(√T)")
+
+
 def test_theorem_3_is_drawn_against_log_t():
     assert paper.study("theorem-3").claims == {"regret": "O(log T)", "batches": "O(log T)"}
 

@@ -44,7 +44,8 @@ def difference(outcome: Outcome, asked: Condition) -> Finding:
     told: dict[str, list[str]] = {}
     for m, _, d in found:
         ends = interval(d.low * quantity.scale, d.high * quantity.scale, places)
-        words = " ".join(filter(None, (outcome.label(m, names), fixed(d.mean * quantity.scale, places), ends)))
+        label = outcome.label(m, names, "default" if len(found) > 1 else "")
+        words = " ".join(filter(None, (label, fixed(d.mean * quantity.scale, places), ends)))
         told.setdefault(d.verdict, []).append(words)
     left, right = (_named(outcome, some) for some in (of, than))
     if of.items() <= than.items():

@@ -18,6 +18,10 @@ CLAIMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "O(T/H)": lambda t: t,
 }
 """Growths that can be claimed, as functions of T."""
+ROUNDING = 1e-6
+"""A change of less than this share of what a doubling adds is rounding: batches may be the same number in all replications."""
+STEPS = 0.02
+"""Exponents of whole counts, which are staircases in T, are known to this much: T/H policies have T^1.01 at T = 16,383."""
 FASTER, NO_FASTER = "faster than claimed", "no faster than claimed"
 
 
@@ -52,10 +56,10 @@ class Growth(NamedTuple):
         if claim not in CLAIMS:
             return ""
         if claim == LOGARITHM:
-            return FASTER if self.change.low > 0 else NO_FASTER
+            return FASTER if self.change.low > ROUNDING * abs(self.last.value) else NO_FASTER
         if self.exponent is None:
             return ""
-        return FASTER if self.exponent.low > self.claimed(claim) else NO_FASTER
+        return FASTER if self.exponent.low > self.claimed(claim) + STEPS else NO_FASTER
 
     def claimed(self, claim: str) -> float:
         """The exponent that a claimed growth has over these rounds."""

@@ -210,7 +210,8 @@ def _against(outcome: Outcome, quantity: str) -> str:
         return ""
     faster = verdicts.get(FASTER, [])
     which = f"; faster: {'; '.join(faster)}" if faster else ""
-    return f"Over that half, {quantity} grows {NO_FASTER} in {total - len(faster)} of {total} conditions{which}."
+    grow = "grow" if quantity == "batches" else "grows"
+    return f"Over that half, {quantity} {grow} {NO_FASTER} in {total - len(faster)} of {total} conditions{which}."
 
 
 def _why(grown: Growth, claim: str) -> str:
