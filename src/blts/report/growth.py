@@ -18,8 +18,8 @@ CLAIMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "O(T/H)": lambda t: t,
 }
 """Growths that can be claimed, as functions of T."""
-ROUNDING = 1e-6
-"""A change of less than this share of what a doubling adds is rounding: batches may be the same number in all replications."""
+ROUNDING = 1e-3
+"""A change of less than this share of what a doubling adds is none: where all replications have the same counts, it is rounding."""
 STEPS = 0.02
 """Exponents of whole counts, which are staircases in T, are known to this much: T/H policies have T^1.01 at T = 16,383."""
 FASTER, NO_FASTER = "faster than claimed", "no faster than claimed"
