@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Two workers on two cores, each with one thread of its own; JAX would otherwise start two in each.
 export XLA_FLAGS ?=
 
-.PHONY: all test paper check slow bench clean
+.PHONY: all test paper check slow bench outputs clean
 
 test: check
 	$(BIN)/python -m pytest -n 2 --durations=10
@@ -26,6 +26,10 @@ slow: $(VENV)/dev
 
 bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks
+
+# What README.md and docs/ show, as the code prints it now.
+outputs: $(VENV)/dev
+	$(BIN)/python tests/documents.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache results

@@ -216,6 +216,10 @@ def test_sample_ratio_where_nothing_is_left_to_chance():
     assert not estimates.sample_ratio(np.array([0, 1, 2, 0]), certain).alarm
     many = np.eye(3)[np.zeros(50, int)]
     assert estimates.sample_ratio(np.ones(50, int), many).alarm
+    once = np.concatenate([np.full((200, 3), [0.5, 0.5, 0.0]), np.eye(3)[[0]]])
+    arms = np.append(np.arange(200) % 2, 2)  # as often as expected, but for one play that could not be
+    found = estimates.sample_ratio(arms, once)
+    assert (found.alarm, found.p_value) == (True, 0.0)  # an alarm never stands beside a p-value that says otherwise
 
 
 def test_value_against_equal_allocation_covers():

@@ -391,9 +391,9 @@ def test_printed_numbers_have_verdicts_and_the_first_runs_beside_them(written):
     assert outcome.printed(outcome.measured[2], "regret") is None  # another agent
     assert outcome.printed(blts, "reward") is None  # another metric
     text = Shown((store.folder / "index.html").read_text()).text
-    assert "paper: 71 ± 16 (10 runs) agrees , gap" in text
+    assert "paper: 71 ± 16 (10 runs) agrees : ours less the paper's" in text
     assert f"ours, first 10 runs: {printed.first.mean:.1f} ± {printed.first.sd:.1f}" in text
-    assert "paper: 7 ± 0 (10 runs) agrees , gap 0.0 se" in text
+    assert "paper: 7 ± 0 (10 runs) agrees : ours less the paper's 0, 99 % [0, 0]" in text
     row = rows_of(store.folder / "tables/bandit-regret.csv")[0]
     assert (row["verdict"], row["first_n"], row["paper_mean"]) == ("agrees", "10", "71")
 
@@ -454,7 +454,8 @@ def test_claims_stand_beside_what_was_measured(tmp_path):
     write(tmp_path / "s")
     row = rows_of(tmp_path / "s" / "tables/bandit-growth.csv")[0]
     assert list(row) == ["method", "regret, claimed", "regret, measured", "batches, claimed", "batches, measured"]
-    assert row["batches, measured"].endswith("; last doubling 1.00 [1.00, 1.00]; before 1.00 [1.00, 1.00]")
+    steps = "; last doubling 1.00 [1.00, 1.00]; before 1.00 [1.00, 1.00]; change 0.00 [0.00, 0.00]; no faster than claimed"
+    assert row["batches, measured"].endswith(steps)
     figure = rows_of(tmp_path / "s" / "figures/bandit-growth.csv")
     assert {r["axes"] for r in figure} == {"log T"}
     late = [r for r in figure if r["quantity"] == "regret" and r["fit"]]

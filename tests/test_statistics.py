@@ -8,9 +8,9 @@ from scipy import stats
 
 from blts.errors import ConfigError
 from blts.report import statistics
-from blts.report.comparing import agreement, holm, paired
+from blts.report.comparing import UNKNOWN, agreement, paired, totals
 from blts.report.growth import growth, last_half, slope
-from blts.report.statistics import Summary, band, intervals, percentiles, resampled_means, summarise
+from blts.report.statistics import Summary, band, intervals, percentiles, resampled_means, simultaneous, summarise
 
 SIMULATIONS = 2000
 
@@ -148,55 +148,95 @@ def test_a_band_at_one_time_is_an_interval():
 # Comparisons
 
 
-def test_paired_is_the_paired_t_test():
+def test_one_pair_is_near_the_paired_t_test():
     rng = np.random.default_rng(0)
     common = rng.normal(0, 10, 60)
     x, y = common + rng.normal(0.4, 1, 60), common + rng.normal(0, 1, 60)
-    found = paired(x, y)
-    np.testing.assert_allclose(found.p, stats.ttest_rel(x, y)[1])
-    assert found.summary.low < x.mean() - y.mean() < found.summary.high
+    (found,) = paired([x], [y])
+    test = stats.ttest_rel(x, y)
+    ends = test.confidence_interval(0.95)  # type: ignore[attr-defined]
+    np.testing.assert_allclose((found.low, found.high), ends, atol=0.02)
+    np.testing.assert_allclose(found.p, test[1], atol=0.01)
+    np.testing.assert_allclose((found.mean, found.sd, found.n), ((x - y).mean(), (x - y).std(ddof=1), 60))
     assert found.p < 0.1 < float(np.asarray(stats.ttest_ind(x, y))[1])  # common seeds are worth something
 
 
-def test_paired_without_spread_is_certain():
-    assert paired(np.ones(5), np.ones(5)).p == 1
-    assert paired(np.full(5, 2.0), np.ones(5)).p == 0
-    with pytest.raises(ConfigError, match="the same replications"):
-        paired(np.ones(5), np.ones(4))
-
-
-@pytest.mark.parametrize(
-    ("p", "corrected"),
-    [
-        ([0.01, 0.02, 0.03, 0.04], [0.04, 0.06, 0.06, 0.06]),  # 4·0.01, 3·0.02, then no less
-        ([0.04, 0.01, 0.03, 0.005], [0.06, 0.03, 0.06, 0.02]),  # the textbook's example, in any order
-        ([0.5, 0.9], [1.0, 1.0]),
-        ([0.2], [0.2]),
-        ([], []),
-    ],
-)
-def test_holm_by_hand(p, corrected):
-    np.testing.assert_allclose(holm(p), corrected)
-
-
-def test_holm_holds_the_family_and_uncorrected_p_values_do_not():
-    """Ten true nulls and one false one: Holm's level is 5 %, and it still finds the false one where Bonferroni does."""
+def test_a_column_of_outliers_does_not_widen_the_others():
+    """The mutant is one critical value for all columns, as in a band: there the outliers decide it."""
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(1000, 11, 20))
-    x[:, -1] += 1.5
-    p = np.asarray(stats.ttest_1samp(x, 0, axis=2)[1])
-    wrong = np.array([min(holm(row.tolist())[:10]) for row in p]) < 0.05
-    plain = p[:, :10].min(1) < 0.05
-    assert abs(wrong.mean() - 0.05) < 0.021  # three standard errors
-    assert plain.mean() > 0.3
-    assert np.mean([holm(row.tolist())[10] < 0.05 for row in p]) > 0.95
+    x = rng.normal(size=(40, 5))
+    odd = np.where(np.arange(40) < 2, 50.0, 0.0)[:, None] + 0.5 * rng.normal(size=(40, 1))
+    both = np.concatenate([x, odd], axis=1)
+    assert (simultaneous(both).critical[:5] < 1.1 * simultaneous(x).critical).all()
+    assert simultaneous(both).critical[5] > 2 * simultaneous(x).critical.max()
+    assert band(both).critical > 2 * band(x).critical
+
+
+def test_paired_without_spread_is_certain():
+    same, other = paired([np.ones(5), np.full(5, 2.0)], [np.ones(5)] * 2)
+    assert (same.p, same.verdict) == (1, UNKNOWN)
+    assert (other.p, other.verdict) == (0, "higher")
+    assert paired([], []) == []
+    with pytest.raises(ConfigError, match="the same replications"):
+        paired([np.ones(5)], [np.ones(4)])
+
+
+def family(rng: np.random.Generator, n: int = 30, m: int = 12) -> np.ndarray:
+    """Skewed differences with a common part: all conditions less one reference. Their means are zero."""
+    return (rng.exponential(size=(n, m)) - 1) + (rng.exponential(size=(n, 1)) - 1)
+
+
+def test_an_interval_excludes_zero_where_its_p_value_says_so_and_nowhere_else():
+    """One procedure. The mutant is what a report once did: a bootstrap-t interval beside the p-value of a t-test."""
+    rng = np.random.default_rng(0)
+    told = mutant = 0
+    for _ in range(100):
+        x = family(rng) + rng.normal(0, 0.8, 12)
+        found = paired(list(x.T), [np.zeros(30)] * 12)
+        assert all((d.p < 0.05) == (d.low > 0 or d.high < 0) == (d.verdict != UNKNOWN) for d in found)
+        told += sum(d.verdict != UNKNOWN for d in found)
+        low, high = intervals(x)
+        mutant += int(((np.asarray(stats.ttest_1samp(x, 0)[1]) < 0.05) != ((low > 0) | (high < 0))).sum())
+    assert 200 < told < 1000  # both verdicts are common
+    assert mutant > 10
+
+
+def test_a_family_of_intervals_covers_and_intervals_one_by_one_do_not():
+    rng = np.random.default_rng(1)
+    held, mutant = [], []
+    for _ in range(500):
+        x = family(rng)
+        found = simultaneous(x)
+        held.append(bool(np.all((found.low <= 0) & (found.high >= 0))))
+        low, high = intervals(x)
+        mutant.append(bool(np.all((low <= 0) & (high >= 0))))
+    assert near(float(np.mean(held)), slack=0.03)
+    assert not near(float(np.mean(mutant)), slack=0.1)
+
+
+def test_a_family_still_finds_what_one_comparison_finds():
+    x = family(np.random.default_rng(0))
+    x[:, 3] += 2.0
+    found = paired(list(x.T), [np.zeros(30)] * 12)
+    assert [d.verdict for d in found] == [UNKNOWN] * 3 + ["higher"] + [UNKNOWN] * 8
+
+
+@pytest.mark.parametrize(("mean", "runs"), [(15.33, (3, 6, 9, 12, 15, 18)), (22.93, (14, 15)), (12.0, range(1, 21))])
+def test_numbers_of_runs_that_a_printed_mean_admits(mean, runs):
+    """By trying every total."""
+    tried = [n for n in range(1, 21) if any(round(t / n, 2) == mean for t in range(500))]
+    assert [n for n in range(1, 21) if totals(mean, n)] == tried == list(runs)
+    assert totals(15.33, 15) == [230]
+    assert totals(22.93, 15) == [344]
 
 
 def test_agreement_is_welchs_test():
     ours = Summary(99.12, 13.98, 0.7, 400, 0, 0)
     found = agreement(ours, 110.0, 13.09, 10)
     np.testing.assert_allclose(found.p, stats.ttest_ind_from_stats(99.12, 13.98, 400, 110.0, 13.09, 10, equal_var=False).pvalue)
-    np.testing.assert_allclose(found.gap, (99.12 - 110) / np.sqrt(13.98**2 / 400 + 13.09**2 / 10))
+    np.testing.assert_allclose(found.difference, 99.12 - 110)
+    se, freedom = np.sqrt(13.98**2 / 400 + 13.09**2 / 10), 9.52
+    np.testing.assert_allclose(found.high - found.difference, stats.t(freedom).ppf(0.995) * se, rtol=0.01)
     assert found.verdict == "agrees"
     assert agreement(ours, 160.55, 25.75, 10).verdict == "differs"
 
@@ -208,7 +248,9 @@ def test_agreement_has_its_level_and_the_pooled_test_has_not():
     differs = pooled = 0
     for a, b in zip(few, many, strict=True):
         ours = Summary(b.mean(), b.std(ddof=1), 0.0, 400, 0, 0)
-        differs += agreement(ours, a.mean(), a.std(ddof=1), 10).verdict == "differs"
+        found = agreement(ours, a.mean(), a.std(ddof=1), 10)
+        assert (found.p < 0.01) == (found.verdict == "differs") == (found.low > 0 or found.high < 0)
+        differs += found.verdict == "differs"
         pooled += stats.ttest_ind_from_stats(b.mean(), b.std(ddof=1), 400, a.mean(), a.std(ddof=1), 10).pvalue < 0.01
     assert abs(differs / 4000 - 0.01) < 0.005
     assert pooled / 4000 > 0.1
@@ -216,8 +258,10 @@ def test_agreement_has_its_level_and_the_pooled_test_has_not():
 
 def test_agreement_without_spread_is_equality():
     ours = Summary(12.0, 0.0, 0.0, 400, 12, 12)
-    assert agreement(ours, 12.0, 0.0, 10)[::2] == (0.0, "agrees")
-    assert agreement(ours, 12.1, 0.0, 10)[::2] == (-np.inf, "differs")
+    assert agreement(ours, 12.0, 0.0, 10) == (0, 0, 0, 1)
+    assert agreement(ours, 12.0, 0.0, 10).verdict == "agrees"
+    assert agreement(ours, 12.1, 0.0, 10).verdict == "differs"
+    assert agreement(ours, 12.1, 0.0, 10).p == 0
     assert agreement(ours, 12.1, 0.5, 10).verdict == "agrees"
     with pytest.raises(ConfigError, match="n ≥ 2"):
         agreement(ours, 12.0, 1.0, 1)

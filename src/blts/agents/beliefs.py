@@ -236,8 +236,9 @@ class PoolState(NamedTuple):
 class Pool(_OnChain):
     """`size` parallel chains an arm; each round draws one of their ends for each arm, and adds no noise.
 
-    One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself. A pool of 256
-    plays like exact draws, one of 16 is too small. An arm without data draws from its prior, anew each round.
+    One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself, the more so the
+    larger it is. The study `chain-end` of `blts paper` compares sizes with exact draws. An arm without data draws from its
+    prior, anew each round.
     """
 
     chain: Chain

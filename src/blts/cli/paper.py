@@ -46,4 +46,4 @@ def command(
     keep_programs()
     planned = [plan(study) for study in chosen]
     where = {"engine": engine, "workers": workers, "address": address}
-    study_cli.execute(planned, out, Heading(paper.TITLE, paper.LEAD), shard=part, **where)
+    study_cli.execute(planned, out, Heading(paper.TITLE, paper.lead(names)), shard=part, **where)

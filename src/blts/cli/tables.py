@@ -29,7 +29,9 @@ def show(console: Console, outcomes: Sequence[Outcome]) -> None:
         entries = [entry for metric in metrics for entry in table(outcome, metric).entries()]
         verdicts += [e.printed.agreement.verdict for e in entries if e.printed and e.printed.agreement]
     if verdicts:
-        console.print(f"{verdicts.count('agrees')} of {len(verdicts)} published numbers agree at p ≥ 0.01; the report says which.")
+        console.print(
+            f"{verdicts.count('agrees')} of {len(verdicts)} comparisons with published numbers agree; the report says which."
+        )
 
 
 def _rich(outcome: Outcome, found: Table) -> RichTable:

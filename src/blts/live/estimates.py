@@ -93,7 +93,7 @@ def is_randomised(p: np.ndarray) -> np.ndarray:
 
 class RatioTest(NamedTuple):
     p_value: float
-    """Not a number where nothing was left to chance."""
+    """Zero where the impossible happened; not a number where nothing was left to chance."""
     expected: np.ndarray
     """Summed propensities."""
     observed: np.ndarray
@@ -115,11 +115,13 @@ def sample_ratio(arms: np.ndarray, p: np.ndarray) -> RatioTest:
     values, vectors = np.linalg.eigh(covariance)
     solid = values > 1e-9 * max(1.0, values.max(initial=0.0))
     impossible = bool((p[np.arange(len(arms)), arms] <= 0).any())
+    if impossible:
+        return RatioTest(0.0, expected, observed, True)
     if not solid.any():
-        return RatioTest(float("nan"), expected, observed, impossible)
+        return RatioTest(float("nan"), expected, observed, False)
     statistic = np.sum((vectors.T @ gap)[solid] ** 2 / values[solid])
     p_value = float(stats.chi2.sf(statistic, int(solid.sum())))
-    return RatioTest(p_value, expected, observed, impossible or p_value < ALARM)
+    return RatioTest(p_value, expected, observed, p_value < ALARM)
 
 
 def _cells(expected: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -22,18 +23,33 @@ QUICK = ("gaussian", "laplace", "riverswim")
 """The paper's own tables: what a first look runs."""
 TITLE = "Langevin Thompson Sampling with Logarithmic Communication, run again"
 LEAD = """
-Every table and figure of Karbasi, Kuang, Ma and Mitra (ICML 2023), computed by the code of this version, with the paper's printed \
-numbers beside ours. Where they differ, the tables say so.
+{what} of Karbasi, Kuang, Ma and Mitra (ICML 2023), computed by the code of this version, with the paper's printed \
+numbers beside ours, and a verdict on each.
 
-Numbers are mean ± standard deviation over independent runs, with the standard error and a bootstrap 95 % interval. All methods \
-of a study run on the same seeds, so differences between them are paired. The paper has 10 runs; our first 10 stand beside them.
+Numbers are mean ± standard deviation over independent runs, with the standard error and a bootstrap 95 % interval. The conditions \
+of a study run on the same seeds, so they are compared run by run. The paper states {runs} runs; our first {runs} stand \
+beside them. What is said of the results, below a study's text and in the captions, is computed from them.
 """
 
 
+def lead(names: Sequence[str] = NAMES) -> str:
+    """What opens a report of some of the studies."""
+    whole = set(names) >= set(NAMES)
+    what = "Every table and figure" if whole else f"{len(set(names))} of the {len(NAMES)} studies that repeat and extend the paper"
+    runs = {row["n"] for row in numbers()}
+    return LEAD.format(what=what, runs=" or ".join(map(str, sorted(runs))))
+
+
+def numbers() -> list[dict[str, Any]]:
+    """All numbers that the paper prints and that ours stand beside."""
+    return json.loads(resources.files("blts.paper").joinpath("printed.json").read_text())["numbers"]
+
+
 def printed(study: str) -> tuple[dict[str, Any], ...]:
-    """The paper's numbers for a study."""
-    numbers = json.loads(resources.files("blts.paper").joinpath("printed.json").read_text())["numbers"]
-    return tuple({key: x for key, x in row.items() if key not in ("study", "where")} for row in numbers if row["study"] == study)
+    """The paper's numbers for a study; those of its other tables come last, with the study that they belong to."""
+    rows = numbers()
+    own = [{key: x for key, x in row.items() if key != "study"} for row in rows if row["study"] == study]
+    return (*own, *(row for row in rows if row["study"] != study)) if own else ()
 
 
 def study(name: str) -> Study:
@@ -44,5 +60,5 @@ def study(name: str) -> Study:
     return dataclasses.replace(parse(text, name), printed=printed(NUMBERS_OF.get(name, name)))
 
 
-NUMBERS_OF = {"db-psrl": "riverswim"}
+NUMBERS_OF = {"db-psrl": "riverswim", "gamma": "gaussian"}
 """Studies that stand beside the numbers of another."""

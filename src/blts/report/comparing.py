@@ -1,4 +1,8 @@
-"""Comparisons: conditions on common seeds, families of p-values, and numbers that others printed."""
+"""Comparisons: conditions on common seeds, and numbers that others printed.
+
+Interval, p-value and verdict come from one procedure in each: the verdict is whether the interval excludes 0, and the p-value
+is the least level at which it would.
+"""
 
 from __future__ import annotations
 
@@ -8,72 +12,98 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..errors import ConfigError
-from .statistics import Summary, summarise
+from .statistics import Summary, simultaneous
 
-DIFFERS = 0.01
-"""A printed mean differs from ours where Welch's test has a p-value below this."""
+AGREES = 0.99
+"""A printed mean differs from ours where this interval of the difference, Welch's, excludes 0."""
+UNKNOWN = "not told apart"
 
 
 class Difference(NamedTuple):
-    """Ours less the reference's, replication by replication on the same seeds."""
+    """One of a family of mean differences, ours less the reference's, replication by replication on the same seeds."""
 
-    summary: Summary
+    mean: float
+    sd: float
+    se: float
+    n: int
+    low: float
+    high: float
+    """With probability 95 % the intervals of the whole family cover."""
     p: float
-    """Of the paired t-test."""
+    """Adjusted for the family: below 0.05 where the interval excludes 0, and only there."""
+
+    @property
+    def verdict(self) -> str:
+        return "higher" if self.low > 0 else "lower" if self.high < 0 else UNKNOWN
 
 
 class Agreement(NamedTuple):
     """Our mean against a printed one."""
 
-    gap: float
-    """Ours less theirs, in standard errors of that difference."""
+    difference: float
+    """Ours less theirs."""
+    low: float
+    high: float
+    """Welch's 99 % interval."""
     p: float
-    verdict: Literal["agrees", "differs"]
+    """Below 0.01 where the interval excludes 0, and only there."""
+
+    @property
+    def verdict(self) -> Literal["agrees", "differs"]:
+        return "agrees" if self.low <= 0 <= self.high else "differs"
 
 
-def paired(values: np.ndarray, reference: np.ndarray) -> Difference:
-    """The mean difference on common seeds, its bootstrap-t interval, and the p-value of the paired t-test."""
-    values, reference = np.asarray(values, float), np.asarray(reference, float)
-    if values.shape != reference.shape:
-        raise ConfigError(f"Paired conditions need the same replications; got {values.shape} and {reference.shape}.")
-    found = summarise(values - reference)
-    return Difference(found, _two_sided(found.mean, found.se, found.n - 1))
+def paired(values: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> list[Difference]:
+    """Mean differences on common seeds as one family, with intervals that all cover with probability 95 %.
 
+    Args:
+        values: the numbers of each condition, a replication each.
+        references: those that each is compared with, on the same replications.
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction: the i-th smallest of m becomes the largest of (m − j + 1) p(j) for j ≤ i, at most 1.
-
-    >>> from blts.report.comparing import holm
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
+    >>> import numpy as np
+    >>> from blts.report.comparing import paired
+    >>> base = np.arange(20.0)
+    >>> [d.verdict for d in paired([base + 3, base], [base, base])]
+    ['higher', 'not told apart']
     """
-    p = np.asarray(p_values, float)
-    order = np.argsort(p, kind="stable")
-    steps = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)))
-    corrected = np.empty_like(p)
-    corrected[order] = steps
-    return corrected.tolist()
+    if not values:
+        return []
+    shapes = {np.shape(x) for x in (*values, *references)}
+    if len(shapes) > 1 or len(values) != len(references):
+        raise ConfigError(f"Paired conditions need the same replications; got arrays of the shapes {sorted(shapes)}.")
+    x = np.stack([np.asarray(a, float) - np.asarray(b, float) for a, b in zip(values, references, strict=True)], axis=1)
+    found = simultaneous(x)
+    columns = zip(found.mean, found.se, found.low, found.high, found.p, strict=True)
+    n = len(x)
+    return [Difference(float(m), float(se * n**0.5), float(se), n, float(a), float(b), float(p)) for m, se, a, b, p in columns]
 
 
 def agreement(ours: Summary, mean: float, sd: float, n: int) -> Agreement:
-    """Welch's t-test from summaries. Where neither has spread, the means are equal or not."""
+    """Welch's interval and test from summaries. Where neither has spread, the means are equal or not."""
+    from scipy.special import stdtr, stdtrit
+
     if n < 2:
         raise ConfigError(f"A printed number can be tested where it has an sd over n ≥ 2 runs; got n = {n}.")
     a, b = ours.sd**2 / ours.n, sd**2 / n
+    difference = ours.mean - mean
     if a + b == 0:
         same = bool(np.isclose(ours.mean, mean, rtol=1e-9, atol=0))
-        return Agreement(
-            0.0 if same else float(np.copysign(np.inf, ours.mean - mean)), float(same), "agrees" if same else "differs"
-        )
+        exact = 0.0 if same else difference
+        return Agreement(exact, exact, exact, float(same))
     freedom = (a + b) ** 2 / (a**2 / (ours.n - 1) + b**2 / (n - 1))
     se = float(np.sqrt(a + b))
-    p = _two_sided(ours.mean - mean, se, freedom)
-    return Agreement((ours.mean - mean) / se, p, "differs" if p < DIFFERS else "agrees")
+    half = float(stdtrit(freedom, (1 + AGREES) / 2)) * se
+    return Agreement(difference, difference - half, difference + half, float(2 * stdtr(freedom, -abs(difference) / se)))
 
 
-def _two_sided(mean: float, se: float, freedom: float) -> float:
-    from scipy.special import stdtr
+def totals(mean: float, runs: int) -> list[int]:
+    """The whole totals of so many whole numbers whose mean, rounded as it is printed, is this one.
 
-    if se == 0:
-        return float(mean == 0)
-    return float(2 * stdtr(freedom, -abs(mean) / se))
+    >>> from blts.report.comparing import totals
+    >>> totals(15.33, 10), totals(15.33, 15)
+    ([], [230])
+    """
+    places = len(f"{mean:.10g}".partition(".")[2])
+    slack = 0.5 * 10.0**-places + 1e-9
+    near = round(mean * runs)
+    return [total for total in (near - 1, near, near + 1) if abs(total / runs - mean) <= slack]

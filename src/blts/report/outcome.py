@@ -146,7 +146,7 @@ class Outcome:
         for row in self.study.printed:
             names = {name: value for name, value in row.items() if name not in NOT_NAMES}
             ours = row.get("study", self.study.name) == self.study.name and row.get("metric", self.score) == metric
-            if ours and "mean" in row and _matches(names, measured.condition):
+            if ours and "mean" in row and matches(names, measured.condition):
                 return _printed(measured, metric, row)
         return None
 
@@ -161,7 +161,7 @@ class Outcome:
         given = self.study.reference or usual
         names = {name: value for name, value in given.items() if name not in PROBLEM} or given
         problem = [name for name in PROBLEM if name not in names]
-        same = [m for m in self.measured if _matches(names, m.condition) and m.key(problem) == measured.key(problem)]
+        same = [m for m in self.measured if matches(names, m.condition) and m.key(problem) == measured.key(problem)]
         alike = sorted(same, key=lambda m: -sum(m.condition.get(n) == measured.condition.get(n) for n in self.varying))
         return alike[0] if alike else None
 
@@ -196,7 +196,8 @@ class Incomplete(ConfigError):
         super().__init__(f"{missing} of {total} cells are missing; run `blts study resume {store.folder}` first.")
 
 
-def _matches(names: Condition, condition: Condition) -> bool:
+def matches(names: Condition, condition: Condition) -> bool:
+    """Whether a condition has all these names with these values."""
     return all(name in condition and condition[name] == value for name, value in names.items())
 
 

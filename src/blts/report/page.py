@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ConfigError
 from .figures import Drawn
+from .findings import Finding
 from .outcome import Outcome
 from .tables import Comparison, Table, unfinished
 from .words import decimals, fixed, interval, metric_of, p_value
@@ -23,6 +24,7 @@ class Section(NamedTuple):
     comparisons: tuple[Comparison, ...]
     figures: tuple[Drawn, ...]
     growth: tuple[dict[str, str], ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:
@@ -47,15 +49,14 @@ class Section(NamedTuple):
     def compared(self) -> dict[str, list[dict[str, str]]]:
         """The comparisons in words, by what they are with."""
         scale = metric_of(self.outcome.score, self.outcome.study.labels).scale
-        places = decimals((c.difference.summary for c in self.comparisons), scale)
+        places = decimals((c.difference for c in self.comparisons), scale)
         found: dict[str, list[dict[str, str]]] = {}
         for c in self.comparisons:
             row = {
                 "label": c.label,
-                "mean": fixed(c.difference.summary.mean * scale, places),
-                "interval": interval(c.difference.summary.low * scale, c.difference.summary.high * scale, places),
+                "mean": fixed(c.difference.mean * scale, places),
+                "interval": interval(c.difference.low * scale, c.difference.high * scale, places),
                 "p": p_value(c.difference.p),
-                "corrected": p_value(c.corrected),
                 "verdict": c.verdict,
             }
             found.setdefault(c.reference, []).append(row)

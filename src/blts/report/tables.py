@@ -9,17 +9,19 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import diagnosis
-from .comparing import Difference, holm, paired
+from .comparing import Agreement, Difference, paired
 from .csvs import Row
 from .outcome import Measured, Outcome, Printed
 from .statistics import Summary
 from .words import Metric, decimals, fixed, interval, metric_of, name_of
 
-FEWEST = 0.05
-"""Corrected p-values below this tell a condition from the reference."""
 SETTING = "setting"
 ACROSS = 4
 """Values that fit in the columns of a table where a study does not say what goes there."""
+
+
+TESTED = {"difference": "difference", "difference_low": "low", "difference_high": "high", "p": "p", "verdict": "verdict"}
+"""Columns of a table's CSV, and what they have of an agreement."""
 
 
 class Entry(NamedTuple):
@@ -69,6 +71,11 @@ class Table(NamedTuple):
         ends = interval(summary.low * self.metric.scale, summary.high * self.metric.scale, self.places)
         return f"se {self.shown(summary.se)}, 95 % {ends}"
 
+    def against(self, agreement: Agreement) -> str:
+        """Ours less a published number, with the interval that the verdict is from."""
+        ends = interval(agreement.low * self.metric.scale, agreement.high * self.metric.scale, self.places)
+        return f"ours less the paper's {self.shown(agreement.difference)}, 99 % {ends}"
+
     def printed(self, printed: Printed) -> str:
         """A published number as it was published, as far as its decimals can be told."""
         places = max(_places(printed.mean * self.metric.scale), _places((printed.sd or 0.0) * self.metric.scale))
@@ -84,9 +91,11 @@ class Comparison(NamedTuple):
     label: str
     reference: str
     difference: Difference
-    corrected: float
-    verdict: str
     measured: Measured
+
+    @property
+    def verdict(self) -> str:
+        return self.difference.verdict
 
 
 def table(outcome: Outcome, metric: str) -> Table:
@@ -148,46 +157,36 @@ def csv_rows(outcome: Outcome, metric: str) -> list[Row]:
         row = {name: _plain(m.condition.get(name)) for name in names} | {"metric": metric, "replications": len(m.values(metric))}
         row |= {field: getattr(summary, field, None) for field in ("mean", "sd", "se", "low", "high")}
         row |= {f"paper_{field}": getattr(printed, field, None) for field in ("mean", "sd", "n")}
-        row |= {"gap_in_se": _finite(tested.gap) if tested else None, "p": tested.p if tested else None}
-        row |= {"verdict": tested.verdict if tested else None}
+        row |= {name: getattr(tested, field, None) for name, field in TESTED.items()}
         found.append(row | {f"first_{field}": getattr(printed and printed.first, field, None) for field in ("mean", "sd", "n")})
     return found
 
 
 def comparisons(outcome: Outcome) -> list[Comparison]:
-    """The score of every condition less that of its reference, with Holm's correction over all of them.
+    """The score of every condition less that of its reference, all of them one family.
 
     None for a score of which neither less nor more is better, unless the study names a reference.
     """
     if not metric_of(outcome.score, {}).better and not outcome.study.reference:
         return []
     names = label_names(outcome)
-    found: list[tuple[Measured, Measured, Difference]] = []
-    for m in outcome.measured:
-        reference = outcome.reference(m)
-        if reference is not None and reference is not m and outcome.score in reference.metrics():
-            ours, theirs = m.values(outcome.score), reference.values(outcome.score)
-            if np.isfinite(ours).all() and np.isfinite(theirs).all():
-                found.append((m, reference, paired(ours, theirs)))
-    corrected = holm([difference.p for _, _, difference in found])
+    pairs = [(m, r) for m in outcome.measured if (r := outcome.reference(m)) is not None and r is not m]
     return [
-        Comparison(outcome.label(m, names), outcome.label(r, names), d, p, _verdict(d, p), m)
-        for (m, r, d), p in zip(found, corrected, strict=True)
+        Comparison(outcome.label(m, names), outcome.label(r, names), difference, m)
+        for m, r, difference in differences(pairs, outcome.score)
     ]
+
+
+def differences(pairs: Sequence[tuple[Measured, Measured]], metric: str) -> list[tuple[Measured, Measured, Difference]]:
+    """Pairs of conditions with their differences in a metric, as one family; without those that are not finite."""
+    known = [(m, r) for m, r in pairs if metric in m.metrics() and metric in r.metrics()]
+    finite = [(m, r) for m, r in known if np.isfinite(m.values(metric)).all() and np.isfinite(r.values(metric)).all()]
+    found = paired([m.values(metric) for m, _ in finite], [r.values(metric) for _, r in finite])
+    return [(m, r, difference) for (m, r), difference in zip(finite, found, strict=True)]
 
 
 def comparison_rows(found: Sequence[Comparison]) -> list[Row]:
-    return [
-        {
-            "condition": c.label,
-            "reference": c.reference,
-            **{name: getattr(c.difference.summary, name) for name in ("mean", "sd", "se", "n", "low", "high")},
-            "p": c.difference.p,
-            "p_holm": c.corrected,
-            "verdict": c.verdict,
-        }
-        for c in found
-    ]
+    return [{"condition": c.label, "reference": c.reference, **c.difference._asdict(), "verdict": c.verdict} for c in found]
 
 
 def label_names(outcome: Outcome) -> list[str]:
@@ -219,12 +218,6 @@ def _unsound(arrays: Mapping[str, np.ndarray]) -> list[str]:
     return diagnosis.warnings(int(arrays["refreshes"].sum()), int(arrays["unsound"].sum()), True, **found)
 
 
-def _verdict(difference: Difference, p: float) -> str:
-    if p >= FEWEST:
-        return "not told apart"
-    return "higher" if difference.summary.mean > 0 else "lower"
-
-
 def _places(value: float) -> int:
     text = f"{value:.6g}"
     return 0 if "e" in text or "." not in text else len(text.split(".")[1])
@@ -232,7 +225,3 @@ def _places(value: float) -> int:
 
 def _plain(value: object) -> str | float | int | None:
     return value if isinstance(value, str | float | int) and not isinstance(value, bool) else None if value is None else str(value)
-
-
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from .comparing import Difference
 from .statistics import Summary
 
 
@@ -16,12 +17,14 @@ class Metric(NamedTuple):
     scale: float = 1.0
     better: str = ""
     """"less" or "more", where one of them is."""
+    whole: bool = False
+    """Whether it counts something."""
 
 
 METRICS = {
     "regret": Metric("regret at T", better="less"),
-    "batches": Metric("batches", better="less"),
-    "switches": Metric("policies used", better="less"),
+    "batches": Metric("batches", better="less", whole=True),
+    "switches": Metric("policies used", better="less", whole=True),
     "reward": Metric("average reward a round", better="more"),
     "best_share": Metric("rounds with a best action, %", 100.0, "more"),
     "z": Metric("(end of chain − posterior mean) / posterior sd"),
@@ -77,7 +80,7 @@ def digits(value: Any) -> str:
     return str(value)
 
 
-def decimals(summaries: Iterable[Summary | None], scale: float = 1.0) -> int:
+def decimals(summaries: Iterable[Summary | Difference | None], scale: float = 1.0) -> int:
     """Decimals for a table: two digits of its small standard errors (the lower quartile), none for whole numbers without spread."""
     present = [s for s in summaries if s is not None]
     errors = sorted(s.se * scale for s in present if s.se > 0)
@@ -92,6 +95,21 @@ def fixed(value: float, places: int) -> str:
         return "not finite" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     text = f"{value:.{places}f}"
     return minus("0" + text[2:] if text.startswith("-0") and float(text) == 0 else text)
+
+
+def listed(words: Iterable[str]) -> str:
+    """
+    >>> from blts.report.words import listed
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def capital(text: str) -> str:
+    """With a capital letter in front, and the others as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def interval(low: float, high: float, places: int) -> str:

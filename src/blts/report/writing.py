@@ -16,11 +16,13 @@ from .csvs import to_csv
 from .figures import Drawn, kind, kinds_of
 from .figures.growth import GROWTH
 from .figures.growth import table as growth_table
+from .findings import findings
 from .markdown import escaped, markdown_table
 from .outcome import Incomplete, Outcome, load
 from .page import Section, needed, page
 from .results import provenance, results, strict
 from .tables import comparison_rows, comparisons, csv_rows, table
+from .words import capital
 
 TITLE = "Results of blts studies"
 WRITTEN = "report.json"
@@ -131,6 +133,7 @@ def section_of(outcome: Outcome) -> Section:
         tuple(comparisons(outcome)),
         tuple(drawn for kind in kinds_of(outcome) if (drawn := kind.make(outcome))),
         tuple(growth_table(outcome)) if any(kind is GROWTH for kind in kinds_of(outcome)) else (),
+        tuple(findings(outcome)),
     )
 
 
@@ -165,6 +168,9 @@ def _document(title: str, sections: Sequence[Section]) -> str:
     lines = [f"# {escaped(title)}", ""]
     for section in sections:
         lines += [f"## {escaped(section.title)}", ""]
+        for found in section.findings:
+            claim = f"*Claimed:* {escaped(found.claim)} *{capital(found.verdict)}.* " if found.claim else ""
+            lines += [f"- {claim}{escaped(found.sentence)}", ""]
         for found in section.tables:
             metric = found.name.removeprefix(f"{section.name}-")
             lines += [f"### {escaped(found.metric.words)} (`{found.name}`)", "", markdown_table(section.outcome, metric)]

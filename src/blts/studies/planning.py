@@ -43,5 +43,12 @@ def _check_display(study: Study, task: Task) -> None:
     for name in (*(() if unsaid else (study.score,)), *study.metrics):
         if name not in task.metrics:
             raise UnknownName("metric", name, task.metrics)
+    for finding in study.findings:
+        if "metric" in finding and finding["metric"] not in task.metrics:
+            raise UnknownName("metric", finding["metric"], task.metrics)
+        for side in ("of", "than"):
+            names = finding.get(side, {})
+            if not any(names.items() <= condition.items() for condition in study.conditions):
+                raise ConfigError(f"No condition matches {side} = {names!r} of a finding; name one that is run.")
     if not any(study.reference.items() <= condition.items() for condition in study.conditions):
         raise ConfigError(f"No condition matches the reference {study.reference!r}; name one that is run.")

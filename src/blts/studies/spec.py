@@ -36,7 +36,7 @@ class Study:
     """Replications of one unit of work, which is one file of results."""
     title: str = ""
     text: str = ""
-    """What the study asks and what its figures show: paragraphs for the report."""
+    """What the study asks, and how: paragraphs for the report. What comes out is computed, by `findings`."""
     chapter: str = ""
     """Studies of one chapter stand together in the report."""
     score: str = "regret"
@@ -51,6 +51,17 @@ class Study:
     """Words that the report writes for names."""
     reference: Condition = dataclasses.field(default_factory=dict)
     """The condition that the others are compared with; the first one unless names are given."""
+    findings: tuple[Condition, ...] = ()
+    """What the report says of the results, each a table that `find`s one thing and is put into words from the data:
+
+    - `find = "difference"`: a metric (the score unless named) of the conditions that match `of` less that of those that match
+      `than` and are otherwise alike. With `expect` ("same", "higher", "lower", "no higher" or "no lower") it says whether a `claim`
+      is contradicted.
+    - `find = "printed"`: how many published numbers of a `metric` agree, and which do not.
+    - `find = "runs"`: which published means of whole numbers cannot be means of as many runs as are stated.
+    """
+    claims: dict[str, str] = dataclasses.field(default_factory=dict)
+    """How "regret" and "batches" are claimed to grow, such as O(log T), where conditions are not methods with their own claims."""
     printed: tuple[Condition, ...] = ()
     """Published numbers to show beside ours: tables of names with metric, mean, sd and n."""
     code: str = ""
@@ -78,12 +89,12 @@ class Study:
             if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
                 raise ConfigError(f"{field} must be a list of names; got {value!r}.")
             object.__setattr__(self, field, tuple(value))
-        for field in ("conditions", "printed"):
+        for field in ("conditions", "printed", "findings"):
             value = getattr(self, field)
             if not isinstance(value, list | tuple) or not all(isinstance(x, dict) for x in value):
                 raise ConfigError(f"{field} must be a list of tables, [[{field}]] in TOML; got {value!r}.")
             object.__setattr__(self, field, tuple(value))
-        for field in ("labels", "reference"):
+        for field in ("labels", "reference", "claims"):
             if not isinstance(getattr(self, field), dict):
                 raise ConfigError(f"{field} must be a table; got {getattr(self, field)!r}.")
         for field in ("conditions", "printed", "labels", "reference"):
@@ -91,6 +102,8 @@ class Study:
                 json.dumps(getattr(self, field))
             except (TypeError, ValueError) as error:
                 raise ConfigError(f"{field} must hold text, numbers, true, false and lists of them ({error}).") from None
+        for finding in self.findings:
+            _check_finding(finding)
         if not self.conditions:
             raise ConfigError('A study needs conditions: at least one [[conditions]] table, such as agent = "blts".')
 
@@ -163,6 +176,26 @@ class UnknownField(ConfigError):
 def canonical(content: Any) -> str:
     """One text for one content."""
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+FINDS = {"difference": ("of", "than", "metric", "claim", "expect"), "printed": ("metric",), "runs": ()}
+"""What a finding can be about, and the names of its table."""
+EXPECTED = ("same", "higher", "lower", "no higher", "no lower")
+
+
+def _check_finding(finding: Condition) -> None:
+    find, words = finding.get("find"), 'such as { find = "difference", of = { agent = "blts" }, than = { agent = "exact-ts" } }'
+    if find not in FINDS:
+        raise ConfigError(f"findings must be tables that find one of {', '.join(FINDS)}, {words}; got {finding!r}.")
+    for name in finding:
+        if name not in ("find", *FINDS[find]):
+            raise ConfigError(f"findings: a {find!r} has no {name!r}; it takes {', '.join(FINDS[find]) or 'nothing else'}.")
+    if find != "difference":
+        return
+    if not (isinstance(finding.get("of"), dict) and isinstance(finding.get("than"), dict) and finding["than"]):
+        raise ConfigError(f"findings: a 'difference' needs the tables of and than, {words}; got {finding!r}.")
+    if ("claim" in finding) != ("expect" in finding) or finding.get("expect", EXPECTED[0]) not in EXPECTED:
+        raise ConfigError(f"findings: a claim needs expect, one of {', '.join(EXPECTED)}, and expect a claim; got {finding!r}.")
 
 
 def _product(table: Condition) -> Iterator[Condition]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..statistics import band as band_of
+from ..words import listed
 from .base import Kind, Rows, names, placed, thinned
 from .style import GREY, across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
 
@@ -83,8 +86,23 @@ def draw(rows: Rows) -> Figure:
 def caption(outcome: Outcome) -> str:
     return (
         "Batches closed by each round, on logarithmic time: means with simultaneous 95 % bands. "
-        f"Dashed in grey: {BOUND}, the paper's bound for dynamic doubling with N actions."
+        f"Dashed in grey: {BOUND}, the paper's bound for dynamic doubling with N actions. {_exceeded(outcome)}"
     )
+
+
+def _exceeded(outcome: Outcome) -> str:
+    """Under which schemes some replication closes more batches than the bound, in some recorded round."""
+    found: dict[str, list[bool]] = {}
+    for m in outcome.measured:
+        bound = m.about.get("batches_bound")
+        if bound is not None:
+            limit = np.array([np.inf if b is None else float(b) for b in bound])
+            above = bool((m.arrays["batches_by"] > limit).any())
+            found.setdefault(outcome.label(m, ["batching"], "all"), []).append(above)
+    over = [f"{scheme} ({sum(above)} of {len(above)} conditions)" for scheme, above in found.items() if any(above)]
+    under = [scheme for scheme, above in found.items() if not any(above)]
+    more = f"Some replication closes more under {listed(over)}." if over else ""
+    return " ".join(filter(None, (more, f"No replication closes more under {listed(under)}." if under else "")))
 
 
 def alt(outcome: Outcome) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..statistics import percentiles, resampled_means
+from ..words import listed
 from .base import Kind, Rows
 from .style import GREY, end_labels, grid, log_ticks, looks, settle, spread
 
@@ -96,7 +98,8 @@ def _bounds(rows: Rows) -> dict[str, Rows]:
 
 
 def caption(outcome: Outcome) -> str:
-    bounded = any(m.about.get("bound") is not None for m in outcome.measured)
+    found = rows(outcome)
+    bounded = any(row["bound"] is not None for row in found)
     bound = (
         " Dashed without markers: Theorem 1's bound, in the colour of its line where lines have different ones." if bounded else ""
     )
@@ -104,8 +107,33 @@ def caption(outcome: Outcome) -> str:
         "Left: the Wasserstein distance between the law of the chain's end and the posterior, both as Gaussians with their own "
         f"mean and sd, in posterior sds. In the grey region an exact sampler would be found too.{bound} "
         "Right: the sd of the chain's end, which should be 1. "
-        f"{outcome.study.replications} chains a point, 95 % bootstrap intervals."
+        f"{outcome.study.replications} chains a point, 95 % bootstrap intervals. {' '.join((*_beyond(found), *_widest(found)))}"
     )
+
+
+def _beyond(found: Sequence[Row]) -> list[str]:
+    """Where the distance is above the bound, its whole interval."""
+    bounded = [row for row in found if row["bound"] is not None]
+    over = [row for row in bounded if float(row["low"] or 0) > float(row["bound"] or 0)]
+    if not bounded:
+        return []
+    if not over:
+        return [f"The distance is above the bound at none of {len(bounded)} points."]
+    words = [f"{row['line']}, n = {row['n']} ({float(row['w2'] or 0):.3g} for {float(row['bound'] or 0):.3g})" for row in over]
+    return [f"The distance is above the bound at {len(over)} of {len(bounded)} points: {'; '.join(words)}."]
+
+
+def _widest(found: Sequence[Row]) -> list[str]:
+    """The sd of every line at the largest n that there is."""
+    if not found:
+        return []
+    n = max(float(row["n"] or 0) for row in found)
+    words = [
+        f"{float(row['sd'] or 0):.3g} [{float(row['sd_low'] or 0):.3g}, {float(row['sd_high'] or 0):.3g}] ({row['line']})"
+        for row in found
+        if float(row["n"] or 0) == n
+    ]
+    return [f"At n = {n:.0f} the sd is {listed(words)}."]
 
 
 def alt(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""Score and batches against T, on axes on which the claimed growth is a straight line."""
+"""Regret and batches against T, on axes on which the claimed growth is a straight line."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..csvs import Row, column, groups
-from ..growth import Estimate, Growth, last_half
+from ..growth import FASTER, LOGARITHM, NO_FASTER, Estimate, Growth, last_half
 from ..outcome import Measured, Outcome
 from ..statistics import band as band_of
-from ..words import fixed, interval
+from ..words import capital, fixed, interval, listed
 from .base import Kind, Rows, names, places, thinned
 from .style import band, end_labels, grid, log_ticks, looks, settle, spread
 
@@ -27,7 +27,8 @@ def rows(outcome: Outcome) -> list[Row]:
             grown = m.growth(array) if array in m.arrays else None
             if grown is None:
                 continue
-            straight, times = _axes(m, quantity), np.asarray(m.about["times"], float)
+            claim, times = claim_of(outcome, m, quantity), np.asarray(m.about["times"], float)
+            straight = _axes(claim)
             chosen = thinned(m.about["times"])
             bands = band_of(m.arrays[array][:, chosen])
             fitted = _fit(times[chosen], bands.mean, straight)
@@ -36,6 +37,7 @@ def rows(outcome: Outcome) -> list[Row]:
                     {
                         "quantity": quantity,
                         "axes": straight,
+                        "claim": claim,
                         "block": block,
                         "panel": panel,
                         "line": label,
@@ -53,22 +55,27 @@ def rows(outcome: Outcome) -> list[Row]:
 def table(outcome: Outcome) -> list[dict[str, str]]:
     """Claimed and measured growth of every condition; where nothing is claimed, what is measured."""
     lines, panels = names(outcome)
-    claimed = any("claims" in m.about for m in outcome.measured)
+    claimed = any(claim_of(outcome, m, quantity) for m in outcome.measured for quantity in ARRAYS)
     found = []
     for m in outcome.measured:
         row = {"method": outcome.label(m, [*lines, *panels], "all")}
         for quantity, array in ARRAYS.items():
-            grown = m.growth(array) if array in m.arrays else None
+            grown, claim = m.growth(array) if array in m.arrays else None, claim_of(outcome, m, quantity)
             if claimed:
-                row[f"{quantity}, claimed"] = m.about.get("claims", {}).get(quantity, "–")
-            row[f"{quantity}, measured"] = _long(grown) if grown else "not finite"
+                row[f"{quantity}, claimed"] = claim or "–"
+            row[f"{quantity}, measured"] = _long(grown, claim) if grown else "not finite"
         found.append(row)
     return found
 
 
-def _axes(measured: Measured, quantity: str) -> str:
-    """Logarithmic claims are straight on log T; powers, and what nobody claimed, on log–log."""
-    return "log T" if "log T" in measured.about.get("claims", {}).get(quantity, "") else "log–log"
+def claim_of(outcome: Outcome, measured: Measured, quantity: str) -> str:
+    """How a quantity is claimed to grow: by the method that was run, or else by the study."""
+    return (measured.about.get("claims") or outcome.study.claims).get(quantity, "")
+
+
+def _axes(claim: str) -> str:
+    """A logarithm is straight on log T; powers are on log–log, and what nobody claimed is drawn there too."""
+    return "log T" if claim == LOGARITHM else "log–log"
 
 
 def _fit(times: np.ndarray, mean: np.ndarray, straight: str) -> list[float | None]:
@@ -90,11 +97,19 @@ def _short(grown: Growth, straight: str) -> str:
     return f"T^{grown.exponent.value:.2f}" if grown.exponent else "not a power"
 
 
-def _long(grown: Growth) -> str:
+def _long(grown: Growth, claim: str) -> str:
     exponent = f"T^{_words(grown.exponent, 2)}" if grown.exponent else "no exponent (not positive)"
-    scale = max(abs(grown.last.value), abs(grown.before.value), 1e-12)
-    places = int(np.clip(2 - np.floor(np.log10(scale)), 0, 4))
-    return f"{exponent}; last doubling {_words(grown.last, places)}; before {_words(grown.before, places)}"
+    places = _places(grown.last, grown.before)
+    steps = (
+        f"last doubling {_words(grown.last, places)}; before {_words(grown.before, places)}; change {_words(grown.change, places)}"
+    )
+    return "; ".join(filter(None, (exponent, steps, grown.judged(claim))))
+
+
+def _places(*estimates: Estimate) -> int:
+    """Decimals that show three digits of the largest."""
+    scale = max(1e-12, *(abs(estimate.value) for estimate in estimates))
+    return int(np.clip(2 - np.floor(np.log10(scale)), 0, 4))
 
 
 def _words(estimate: Estimate, places: int) -> str:
@@ -148,10 +163,62 @@ def draw(rows: Rows) -> Figure:
 
 
 def caption(outcome: Outcome) -> str:
-    return (
-        "Growth with T on axes that make the claim a straight line: log T where a logarithm is claimed, log–log elsewhere. "
-        "Means with simultaneous 95 % bands; dotted, the least-squares line over the last half of log T, its slope in the label."
+    return " ".join(
+        (
+            *(_on(quantity, straight, claims) for (quantity, straight), claims in _drawn(outcome).items()),
+            "Means with simultaneous 95 % bands; dotted: a least-squares line over the last half of log T, its slope in the label.",
+            *filter(None, (_against(outcome, quantity) for quantity in ARRAYS)),
+        )
     )
+
+
+def _drawn(outcome: Outcome) -> dict[tuple[str, str], list[str]]:
+    """Quantities and the axes they are drawn on, with the claims that are drawn there."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for quantity, array in ARRAYS.items():
+        for m in outcome.measured:
+            if array in m.arrays and m.growth(array) is not None:
+                claim = claim_of(outcome, m, quantity)
+                held = found.setdefault((quantity, _axes(claim)), [])
+                held += [claim] if claim and claim not in held else []
+    return found
+
+
+def _on(quantity: str, straight: str, claims: list[str]) -> str:
+    """What is a straight line on these axes."""
+    if straight == "log T":
+        return f"{capital(quantity)} against log T, where the claimed {LOGARITHM} is a straight line."
+    exact = [claim for claim in claims if "log" not in claim]
+    if exact:
+        are = "is a straight line" if len(exact) == 1 else "are straight lines"
+        return f"{capital(quantity)} on log–log axes, where the claimed {listed(exact)} {are}."
+    nothing = "" if claims else "; no growth is claimed there"
+    return f"{capital(quantity)} on log–log axes, where powers of T are straight lines{nothing}."
+
+
+def _against(outcome: Outcome, quantity: str) -> str:
+    """How many conditions grow no faster than claimed, and which do."""
+    lines, panels = names(outcome)
+    verdicts: dict[str, list[str]] = {}
+    for m in outcome.measured:
+        grown, claim = m.growth(ARRAYS[quantity]) if ARRAYS[quantity] in m.arrays else None, claim_of(outcome, m, quantity)
+        verdict = grown.judged(claim) if grown else ""
+        if grown and verdict:
+            verdicts.setdefault(verdict, []).append(f"{outcome.label(m, [*lines, *panels], 'all')} ({_why(grown, claim)})")
+    total = sum(map(len, verdicts.values()))
+    if not total:
+        return ""
+    faster = verdicts.get(FASTER, [])
+    which = f"; faster: {'; '.join(faster)}" if faster else ""
+    grow = "grow" if quantity == "batches" else "grows"
+    return f"Over that half, {quantity} {grow} {NO_FASTER} in {total - len(faster)} of {total} conditions{which}."
+
+
+def _why(grown: Growth, claim: str) -> str:
+    """The interval that a verdict is from."""
+    if claim == LOGARITHM:
+        return f"the last doubling added {_words(grown.change, _places(grown.change))} more than the one before"
+    return f"T^{_words(grown.exponent, 2)}, claimed T^{grown.claimed(claim):.2f}" if grown.exponent else ""
 
 
 def alt(outcome: Outcome) -> str:

@@ -56,9 +56,14 @@ def draw(rows: Rows) -> Figure:
 
 
 def caption(outcome: Outcome) -> str:
+    below = [
+        f"{label} ({found[0]['below']} of {found[0]['n']})" for label, found in _by(rows(outcome)).items() if found[0]["below"]
+    ]
+    said = f"There are such replications for {'; '.join(below)}." if below else "There is no such replication."
     return (
         "The least ratio of rewards observed to plays, over all arms and all rounds after an arm's first play; "
-        f"one number a replication, {outcome.study.replications} of them. The lemma says that none is in the grey region, below ½."
+        f"one number a replication, {outcome.study.replications} of them. The lemma, which is about dynamic doubling, says that "
+        f"none is in the grey region, below ½. {said}"
     )
 
 

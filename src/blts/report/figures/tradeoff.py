@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from ..words import metric_of
+from ..words import listed, metric_of
 from .base import Kind, Rows, names
 from .labels import Point, place
 from .style import GREY, grid, log_ticks, looks, settle, spans
@@ -100,11 +100,21 @@ def _arms(line: Rows, name: str) -> list[list[float]]:
 
 
 def caption(outcome: Outcome) -> str:
-    less = metric_of(outcome.score, outcome.study.labels).better != "more"
+    quantity, found = metric_of(outcome.score, outcome.study.labels), rows(outcome)
+    front = [f"{row['line']} {row['label']}" for row in found if row["front"]]
     return (
-        f"Mean {metric_of(outcome.score, outcome.study.labels).words} against mean batches, with 95 % intervals. "
-        f"The dashed line joins conditions that no other beats on both: {'lower' if less else 'higher'} and further left is better."
+        f"Mean {quantity.words} against mean batches, with 95 % intervals: {_whose(outcome)}, a point each. "
+        f"{'Higher' if quantity.better == 'more' else 'Lower'} and further left is better. The dashed line joins those whose "
+        f"means no other's beat on both: {listed(front)}."
     )
+
+
+def _whose(outcome: Outcome) -> str:
+    """How many conditions, of what."""
+    counts = [
+        f"{n} {word}" for name, word in (("agent", "agents"), ("batching", "batching schemes")) if (n := outcome.count(name)) > 1
+    ]
+    return f"{len(outcome.measured)} conditions" + (f" ({listed(counts)})" if counts else "")
 
 
 def alt(outcome: Outcome) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,12 +83,32 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
+NEAR = 2.0
+"""Draws whose distance is at most so many times that of two exact samples count as exact in the caption."""
+
+
 def caption(outcome: Outcome) -> str:
     return (
         "Error of the draws of a probability whose count is zero: the Wasserstein distance W₁ from exact draws, in sds of the "
         f"exact law, against the number of steps, on log scales; {outcome.study.replications} draws a point. "
-        "In the grey region draws are as good as exact."
+        f"In the grey region draws are as near as a second sample of exact ones. {_needed(rows(outcome))}"
     )
+
+
+def _needed(found: Sequence[Row]) -> str:
+    """How many of the numbers of steps that were tried each line needs."""
+    if not found:
+        return ""
+    floor = float(np.median([float(row["floor"] or 0) for row in found]))
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for row in found:
+        label = " · ".join(filter(None, (str(row["panel"]), str(row["line"]))))
+        lines.setdefault(label, []).append((float(row["steps"] or 0), float(row["w1"] or 0)))
+    words = []
+    for label, points in lines.items():
+        enough = [steps for steps, error in points if error <= NEAR * floor]
+        words.append(f"{label} {min(enough):.0f}" if enough else f"{label} more than {max(steps for steps, _ in points):.0f}")
+    return f"Steps, of those tried, until the distance is at most twice that: {'; '.join(words)}."
 
 
 def alt(outcome: Outcome) -> str:

@@ -1,0 +1,154 @@
+"""What README.md and docs/ show is what the code prints. `make outputs` (this file) rewrites it; tests/test_examples.py compares.
+
+- The `python` blocks of a document are run in order, in one namespace. What one prints stands in a `text` block right after it.
+- A `console` block is a session: lines that begin with `$ blts`, each followed by what that command prints.
+
+Outputs are compared as printed. Every seed is fixed, and the numbers shown were the same for four instruction sets and code
+generators of XLA (XLA_FLAGS=--xla_cpu_max_isa=AVX2, SSE4_2, --xla_cpu_use_fusion_emitters=false), so no tolerance is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WITH_OUTPUTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+"""The documents whose outputs are the code's."""
+FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$\n?", re.DOTALL | re.MULTILINE)
+LANGUAGES = {
+    "python": "run; what it prints is the text block right after it",
+    "text": "what the Python block right before it prints",
+    "console": "commands, each with what it prints",
+    "bash": "commands that tests run, and whose output is not shown",
+    "sh": "commands for other machines, which nothing runs",
+    "toml": "a study, which tests run",
+}
+"""Languages of blocks in these documents. A block without one could hold an output that nobody compares."""
+PROMPT = "$ blts "
+
+
+class Block(NamedTuple):
+    """A fenced block and where it stands."""
+
+    language: str
+    text: str
+    start: int
+    end: int
+
+
+def blocks(document: str) -> list[Block]:
+    """All fenced blocks of a document, in order."""
+    return [Block(m["language"], m["text"], m.start(), m.end()) for m in FENCE.finditer(document)]
+
+
+def unclear(document: str) -> list[str]:
+    """Blocks of which nothing says whether they are run or shown."""
+    found, before = [], None
+    for block in blocks(document):
+        adjacent = before is not None and before.language == "python" and not document[before.end : block.start].strip()
+        if block.language not in LANGUAGES:
+            found.append(f"a block of the language {block.language!r}; take one of {', '.join(LANGUAGES)}")
+        elif block.language == "text" and not adjacent:
+            found.append(f"a text block that follows no Python block: {block.text[:40]!r}")
+        before = block
+    return found
+
+
+def updated(document: str, name: str = "document") -> str:
+    """A document with what its blocks print now in the place of what it shows. Runs them, in this process."""
+    namespace: dict[str, object] = {"__name__": name}
+    pieces, place, found = [], 0, blocks(document)
+    for i, block in enumerate(found):
+        if block.language == "console":
+            pieces += [document[place : block.start], _fenced("console", _session(block.text))]
+            place = block.end
+        if block.language != "python":
+            continue
+        pieces.append(document[place : block.end])
+        printed = _printed(block.text, f"{name}, block {i + 1}", namespace)
+        following = found[i + 1] if i + 1 < len(found) else None
+        shown = (
+            following if following and following.language == "text" and not document[block.end : following.start].strip() else None
+        )
+        if printed:
+            pieces.append("\n" + _fenced("text", printed))
+        place = shown.end if shown else block.end
+    return "".join([*pieces, document[place:]])
+
+
+def _printed(code: str, where: str, namespace: dict[str, object]) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exec(compile(code, where, "exec"), namespace)
+    return _plain(out.getvalue())
+
+
+def _session(text: str) -> str:
+    """The commands of a console block, each followed by what it prints."""
+    from typer.testing import CliRunner
+
+    from blts import cli
+
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith(PROMPT):
+            continue
+        result = CliRunner().invoke(cli.app, shlex.split(line, comments=True)[2:], catch_exceptions=False)
+        if result.exit_code:
+            raise SystemExit(f"`{line}` failed: {result.output}")
+        lines += [line, _plain(result.output)]
+    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _plain(printed: str) -> str:
+    """Without the blanks at the ends of lines, which no editor keeps."""
+    return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"```{language}\n{text}```\n"
+
+
+def rewritten(path: pathlib.Path) -> str:
+    """What `updated` makes of a file as a user runs it: in a new process and an empty folder, without the flags of the tests."""
+    kept = {
+        name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "NPROC", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
+    }
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3"}
+    path_of = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+    environment = kept | cache | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path_of, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"}
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--print", str(path.resolve())]
+        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, encoding="utf-8")
+    if done.returncode:
+        raise RuntimeError(f"{path.name} does not run:\n{done.stderr}")
+    return done.stdout
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Rewrite the outputs of all documents, or of those named; `--print FILE` prints one instead."""
+    if arguments[:1] == ["--print"]:
+        path = pathlib.Path(arguments[1])
+        sys.stdout.write(updated(path.read_text(encoding="utf-8"), path.stem))
+        return
+    for path in [pathlib.Path(name) for name in arguments] or WITH_OUTPUTS:
+        before, now = path.read_text(encoding="utf-8"), rewritten(path)
+        if now != before:
+            path.write_text(now, encoding="utf-8")
+        print(f"{path.name}: {'rewritten' if now != before else 'as it was'}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
