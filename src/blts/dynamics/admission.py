@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +63,7 @@ class Admission:
     cost: Numbers = array(default=1.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=2.0)
-    capacity: int = static(default=None)  # a number as soon as it is checked
+    capacity: Any = static(default=None)  # a number as soon as it is checked
     dim: ClassVar[int] = 2
     actions: ClassVar[int] = 2
 
@@ -75,7 +75,8 @@ class Admission:
             if self.capacity is None:
                 raise ConfigError("Admission: give capacity=… where the other numbers are traced.")
             return
-        if self.capacity is None:
+        chosen = self.capacity is None
+        if chosen:
             need = max(self._need(np.log([float(self.arrival), float(self.service)])), min(self._prior_need(), MOST_CAPACITY), 16)
             object.__setattr__(self, "capacity", 1 << (need - 1).bit_length())
         if self.capacity > MOST_CAPACITY:

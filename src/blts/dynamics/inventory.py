@@ -114,7 +114,8 @@ class BaseStock:
                 f"{name}: a demand of rate {short(self.rate)} needs {need} levels, and at most {most} are planned for; "
                 "count demand in larger units."
             )
-        if self.levels is None:
+        chosen = self.levels is None
+        if chosen:
             of_prior = min(self._need(self._prior_rate()), most)
             object.__setattr__(self, "levels", 1 << (max(need, of_prior, 16) - 1).bit_length())
         if self.levels > most:
@@ -228,7 +229,7 @@ class Inventory(BaseStock):
     rate: Numbers = array(default=4.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=0.5)
-    levels: int = static(default=None)  # a number as soon as it is checked
+    levels: Any = static(default=None)  # a number as soon as it is checked
 
     def check(self):
         positive(self, "holding", "shortage", "rate", "a", "b")
@@ -359,7 +360,7 @@ class LostSales(BaseStock):
     rate: Numbers = array(default=4.0)
     a: Numbers = array(default=2.0)
     b: Numbers = array(default=0.5)
-    levels: int = static(default=None)  # a number as soon as it is checked
+    levels: Any = static(default=None)  # a number as soon as it is checked
     unit_cost: Numbers = array(default=0.0)
     fixed_cost: Numbers = array(default=None)
 
