@@ -100,8 +100,8 @@ def test_a_world_that_moves_in_another_way_has_no_optimum(name):
 def test_another_likelihood_has_no_summary_and_no_simulator(name):
     base, arguments = WORLDS[name]
     odd = overriding(base, "log_likelihood", lambda self, theta, row: jnp.zeros(()))(*arguments)
-    assert not isinstance(Transitions(odd), Sufficient)
-    assert isinstance(Transitions(base(*arguments)), Sufficient) == (base is not Parametric)
+    assert not provides(Transitions(odd), Sufficient)
+    assert provides(Transitions(base(*arguments)), Sufficient) == (base is not Parametric)
     for method in (*PLANNED, "sample", "information", "draw"):
         assert not hasattr(odd, method)
 
@@ -160,7 +160,7 @@ def test_an_override_that_says_the_rest_is_played():
     a, b = run(shop), run(plain)
     np.testing.assert_allclose(a.mean_reward, b.mean_reward - 1.0, rtol=1e-5)
     np.testing.assert_allclose(a.regret, b.regret, atol=1e-3)
-    assert not isinstance(Transitions(shop), Sufficient)  # its likelihood may be another, so rows are kept
+    assert not provides(Transitions(shop), Sufficient)  # its likelihood may be another, so rows are kept
     found = optimum(lambda: Problem(ParametricMDP(shop), {"own": shop}, 10))
     assert found["gain"] == pytest.approx(-3.977173, abs=1e-6)
     assert found["residual"] is None  # nobody certifies it

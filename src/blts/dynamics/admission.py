@@ -75,12 +75,14 @@ class Admission:
             if self.capacity is None:
                 raise ConfigError("Admission: give capacity=… where the other numbers are traced.")
             return
-        if self.capacity is None:
+        capacity = self.capacity
+        if capacity is None:
             need = max(self._need(np.log([float(self.arrival), float(self.service)])), min(self._prior_need(), MOST_CAPACITY), 16)
-            object.__setattr__(self, "capacity", 1 << (need - 1).bit_length())
-        if (self.capacity or 0) > MOST_CAPACITY:
+            capacity = 1 << (need - 1).bit_length()
+            object.__setattr__(self, "capacity", capacity)
+        if capacity > MOST_CAPACITY:
             raise ConfigError(
-                f"Admission: queues of up to {MOST_CAPACITY} customers are planned for, and these rates need {self.capacity}; "
+                f"Admission: queues of up to {MOST_CAPACITY} customers are planned for, and these rates need {capacity}; "
                 "lower reward · service / cost."
             )
         if (why := self.why_cut(self.true)) is not None:

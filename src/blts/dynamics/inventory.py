@@ -114,11 +114,13 @@ class BaseStock:
                 f"{name}: a demand of rate {short(self.rate)} needs {need} levels, and at most {most} are planned for; "
                 "count demand in larger units."
             )
-        if self.levels is None:
+        levels = self.levels
+        if levels is None:
             of_prior = min(self._need(self._prior_rate()), most)
-            object.__setattr__(self, "levels", 1 << (max(need, of_prior, 16) - 1).bit_length())
-        if (self.levels or 0) > most:
-            raise ConfigError(f"{name}: levels must be at most {most}; got {self.levels}.")
+            levels = 1 << (max(need, of_prior, 16) - 1).bit_length()
+            object.__setattr__(self, "levels", levels)
+        if levels > most:
+            raise ConfigError(f"{name}: levels must be at most {most}; got {levels}.")
         if (why := self.why_cut(self.true)) is not None:
             raise ConfigError(why)
 

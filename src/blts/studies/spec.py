@@ -97,7 +97,7 @@ class Study:
         for field in ("labels", "reference", "claims"):
             if not isinstance(getattr(self, field), dict):
                 raise ConfigError(f"{field} must be a table; got {getattr(self, field)!r}.")
-        for field in ("conditions", "printed", "labels", "reference"):
+        for field in ("conditions", "printed", "findings", "labels", "reference", "claims"):
             try:
                 json.dumps(getattr(self, field))
             except (TypeError, ValueError) as error:
