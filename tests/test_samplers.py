@@ -946,4 +946,4 @@ def test_quadrature_agrees_with_a_pool_on_a_model_without_a_posterior():
     cdf = integrate.cumulative_trapezoid([density(t) for t in grid], grid, initial=0)
     assert ks_p(pool.thetas[1, :, 0], lambda t: np.interp(t, grid, cdf / cdf[-1])) > LEVEL
     assert ks_p(pool.thetas[0, :, 0], stats.norm(0, 3).cdf) > LEVEL
-    assert info.rhat < 1.02
+    assert info.rhat < 1.05  # each chain has its own step, and some are short
