@@ -17,6 +17,7 @@ from jax import lax
 from .. import _random
 from .._module import array, module, positive, short, static
 from .._typing import Array, Float, Numbers, PRNGKey, Scalar, Theta
+from ..declared import rests_on
 from ..errors import ConfigError
 from .base import SUPPORTS, Described, Theory, arm_count, check_density, first_arm, low_high, stack
 
@@ -167,26 +168,31 @@ class NumPyro(_Custom):
     def _law(self, theta: Theta) -> Any:
         return _call(self.likelihood, self._unpack(theta)[0], self.hyper)
 
+    @rests_on("log_prior")
     def init(self, key: PRNGKey) -> Theta:
         parameters = self._parameters()
         keys = _random.split(_random.stock(key), len(parameters))
         parts = [transform.inv(law.sample(k)) for k, (_, law, transform) in zip(keys, parameters, strict=True)]
         return jnp.concatenate([jnp.ravel(part).astype(float) for part in parts])
 
+    @rests_on("init")
     def log_prior(self, theta):
         return self._unpack(theta)[1]
 
     def log_likelihood(self, theta, row):
         return self._law(theta).log_prob(row.reward)
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         if self.mean is None:
             return self._law(theta).mean
         return _call(self.mean, self._unpack(theta)[0], self.hyper)
 
+    @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         return self._law(theta).sample(_random.stock(key)).astype(float)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         """The mean square of each coordinate's score, over the same draws of a reward wherever it is asked for."""
         keys = _random.split(_random.stock(_random.as_key(0)), SCORES)
@@ -194,6 +200,7 @@ class NumPyro(_Custom):
         scores = jax.vmap(lambda reward: jax.grad(lambda x: self._law(x).log_prob(reward))(theta))(rewards)
         return jnp.maximum(jnp.mean(jnp.square(scores), 0), LEAST_SHARE * self.precision)
 
+    @rests_on("init", "log_prior")
     def prior_precision(self):
         return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
 
@@ -333,21 +340,25 @@ class Functions(_Custom):
         arm_count(self)
         positive(self, "L")
 
+    @rests_on("log_prior")
     def init(self, key):
         if self.start is not None:
             return jnp.asarray(self.start(key, **self.hyper), float)
         draws = jnp.asarray(self.draws)
         return draws[(_random.uniform(key) * draws.shape[0]).astype(int)]
 
+    @rests_on("init")
     def log_prior(self, theta):
         return self.prior(theta, **self.hyper)
 
     def log_likelihood(self, theta, row):
         return self.likelihood(theta, row.reward, **self.hyper)
 
+    @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         return theta[0] if self.mean is None else self.mean(theta, **self.hyper)
 
+    @rests_on("log_likelihood")
     @property
     def sample(self):
         if self.reward is None:
@@ -355,9 +366,11 @@ class Functions(_Custom):
         reward = self.reward
         return lambda key, theta, obs, action: jnp.asarray(reward(key, theta, **self.hyper), float)
 
+    @rests_on("log_likelihood")
     def information(self, theta):
         return jnp.asarray(self.L) + 0.0 * theta
 
+    @rests_on("init", "log_prior")
     def prior_precision(self):
         return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
 
