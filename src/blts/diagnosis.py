@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 
-RHAT_LIMIT = 2.5
-"""Split R-hat compares means over a quarter of a run, and a pool's run is short: ten correlated steps do not see a whole posterior.
-Right pools reach 2.2, where one reward of unknown scale leaves long tails. At 2.5 the worst of these had an sd 12 % too
-large; chains that have not found the posterior give 3 to 500."""
+RHAT_LIMIT = 4.0
+"""Split R-hat compares means over a quarter of a run, and a pool's run is short: five or ten correlated steps do not see a whole
+posterior. Right pools were seen up to 3.0 (`mala-ts` on Laplace and Bernoulli arms; of 4,100 refreshes of the latter, those above
+2 were as near to the exact posterior as the others), and a limit of 2.5 warned of 8 in 5,118. Chains that have not found the
+posterior give 6 to 500."""
 STUCK_ACCEPTANCE = 0.02
 """A chain that accepts fewer of its proposals is stuck: none of 20. At a healthy acceptance of 0.4 that has probability 4e-5."""
 STUCK_SDS = 12.0
