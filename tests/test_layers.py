@@ -34,8 +34,8 @@ LAYERS = (
     ("_draws", "_kernel"),
     ("_graph",),
     ("_random",),
-    ("_lanes", "_module"),
-    ("_typing", "errors", "declared"),
+    ("_lanes", "_module", "declared"),
+    ("_typing", "errors"),
     ("diagnosis",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -9,7 +9,7 @@ import pytest
 from blts import _random, registry, simulate
 from blts._module import array, module
 from blts._typing import Numbers
-from blts.agents import PSRL, BayesUCB, Exact, Perturb, Rows, Thompson
+from blts.agents import PSRL, UCB1, BayesUCB, Exact, Perturb, Rows, Thompson
 from blts.batching import DoublingCounts, StaticDoubling
 from blts.envs import Bandit, Bootstrap, rand_hie, riverswim
 from blts.envs.base import Step
@@ -139,3 +139,34 @@ def test_static_doubling_is_no_matter():
     """The check looks at rewards, not at when they are seen."""
     with pytest.raises(ConfigError, match="0, 1, 2"):
         simulate(0, NORMAL, exact(Poisson()), StaticDoubling(), horizon=5, replications=2, engine="leap")
+
+
+def test_regret_of_other_means_than_are_paid_is_said():
+    """A subclass that changes the reward and hands on the regret."""
+    settings = {"horizon": 50, "replications": 20}
+    trace = simulate(0, Loss.with_means(Gaussian(sd=0.1), [0.0, 1.0]), exact(Gaussian()), DoublingCounts(), **settings)
+    assert "WARNING: Loss overrides step and pays" in str(trace)
+    assert "override means" in trace.warnings[0]
+
+    class Logged(Bandit):
+        def step(self, key, state, action):
+            return super().step(key, state, action)
+
+    class Honest(Loss):
+        def step(self, key, state, action):
+            state, step = super().step(key, state, action)
+            return state, step._replace(regret=state.means[action] - jnp.min(state.means))
+
+    for fine in (Logged, Honest):
+        trace = simulate(0, fine.with_means(Gaussian(sd=0.1), [0.0, 1.0]), exact(Gaussian()), DoublingCounts(), **settings)
+        assert trace.warnings == []
+    assert str(Loss.with_means(Gaussian(), [0.0, 1.0])) == "Loss, changed from a bandit of 2 arms with mean rewards [0, 1]."
+
+
+def test_actions_that_do_not_exist_are_told():
+    class Beyond(UCB1):
+        def best(self, state, obs, played):
+            return jnp.asarray(7)
+
+    with pytest.raises(ConfigError, match=r"Beyond played actions that do not exist in up to 5 of 5 rounds; .* from 0 to 1"):
+        simulate(0, NORMAL, Beyond(2), DoublingCounts(), horizon=5, replications=2)

@@ -18,11 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from .errors import Lost
+
 F = TypeVar("F")
-
-
-class Lost(AttributeError):
-    """A declared method or fact that a subclass has lost; the message says by which override."""
 
 
 class _Declared:
@@ -34,6 +32,9 @@ class _Declared:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.owner, self.name = owner, name
+
+    def remedy(self, cls: str) -> str:
+        return f"override {self.name} too"
 
     def why_lost(self, cls: type) -> str | None:
         """The sentence that says which override took it from `cls`; None where it holds."""
@@ -50,8 +51,8 @@ class _Declared:
             # A method that the owner leaves to its subclasses is first defined, then overridden.
             if definers and definers[0] in below and len(definers) > 1:
                 return (
-                    f"{definers[0].__name__} overrides {name}, and the {self.name} of {self.owner.__name__} rests on the {name} of "
-                    f"{definers[1].__name__}; override {self.name} too."
+                    f"{definers[0].__name__} overrides {name}, on which {self.owner.__name__}.{self.name} rests; "
+                    f"{self.remedy(definers[0].__name__)}."
                 )
         return None
 
@@ -67,6 +68,9 @@ class _Method(_Declared):
 
 
 class _Fact(_Declared):
+    def remedy(self, cls: str) -> str:
+        return f"set {self.name} = True in {cls} if it still holds"
+
     def __get__(self, instance: Any, owner: type | None = None) -> bool:
         return self.why_lost(type(instance) if instance is not None else owner or self.owner) is None
 
@@ -87,7 +91,7 @@ def rests_on(*names: str) -> Callable[[F], F]:
     >>> hasattr(Square(), "area"), hasattr(Large(), "area")
     (True, False)
     >>> why_lost(Large(), "area")
-    'Large overrides side, and the area of Square rests on the side of Square; override area too.'
+    'Large overrides side, on which Square.area rests; override area too.'
     """
     return lambda function: _Method(function, names)  # type: ignore[return-value]
 

@@ -43,7 +43,8 @@ def warnings(
     if why:
         found.append(
             f"in {unsound} of {refreshes} refreshes the draws are not those of the posterior ({'; '.join(why)}). "
-            "Leave out the belief, so that Thompson takes its default, or give the chains more steps."
+            "Check that the model can give these rewards; then leave out the belief, so that Thompson takes its default, "
+            "or give the chains more steps."
         )
     return found
 

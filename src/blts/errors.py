@@ -48,6 +48,10 @@ class UnknownName(BltsError, LookupError):
         super().__init__(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(known)}.")
 
 
+class Lost(BltsError, AttributeError):
+    """A method that a subclass has lost, because it overrides another that the method rests on; see `declared`."""
+
+
 class StoreError(BltsError):
     """A database or folder that cannot be reached, read or written, or that another version of blts wrote."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import threading
@@ -20,7 +21,7 @@ from ._random import as_key
 from ._typing import PRNGKey
 from .batching import most_batches
 from .errors import ConfigError, MemoryNeeded, require_object
-from .specification import check_rewards
+from .specification import check_rewards, stale_regret
 from .trace import Trace
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
@@ -140,12 +141,20 @@ def simulate(
     for size in sizes:
         records += _run_in_threads(run, (root, env, agent, batching, rounds), start, int(size), threads, settings)
         start += size
-    _check_batches(batching, max(int(record.batches.max()) for record in records), most_batches(batching, horizon, env.actions))
-    return Trace.of(records, rounds, horizon=int(horizon), engine=chosen, names=(str(env), str(agent), str(batching)))
+    _check_records(records, env, agent, batching, int(horizon))
+    trace = Trace.of(records, rounds, horizon=int(horizon), engine=chosen, names=(str(env), str(agent), str(batching)))
+    return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
 
 
-def _check_batches(batching: Any, closed: int, most: int) -> None:
-    """Refuse a record whose ends of batches did not all fit."""
+def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
+    """Refuse a run with actions that do not exist, or one whose ends of batches did not all fit."""
+    played = min(int(record.plays.sum(0).min()) for record in records) if env.actions else horizon
+    if played < horizon:
+        raise ConfigError(
+            f"{type(agent).__name__} played actions that do not exist in up to {horizon - played} of {horizon} rounds; "
+            f"its act must return whole numbers from 0 to {env.actions - 1}."
+        )
+    closed, most = max(int(record.batches.max()) for record in records), most_batches(batching, horizon, env.actions)
     if closed > most:
         raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its most() says at most {most}; mend most().")
 

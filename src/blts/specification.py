@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random
+from ._module import short
 from ._typing import Array, Float, Row
-from .declared import provides
+from .declared import provides, why_lost
 from .errors import ConfigError
 from .models import Model, Tabular
 from .models.base import SUPPORTS, WITHIN, arm, draws, support_of_likelihood
 
+SURE = 6.0  # standard errors: heavy-tailed rewards must not cry wolf
 RUNS, ROUNDS = 32, 8  # of random play, where nobody says which rewards can occur
 
 
@@ -41,6 +43,32 @@ def check_rewards(env: Any, agent: Any) -> None:
     wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
     if wrong.size:
         _refuse(f"{wrong[0]:.4g}", model)
+
+
+def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:
+    """A sentence where a bandit's `step` was overridden and pays other means than its regret is computed from.
+
+    Args:
+        plays: how often each arm was played, `[replications, arms]`.
+        rewards: the mean reward of each replication.
+        regrets: the regret of each replication at the horizon.
+    """
+    if why_lost(env, "pays_as_model") is None or env.theta is None or len(rewards) < 2:
+        return ()
+    means = np.asarray(env.means(env.theta), float)
+    rounds = plays.sum(1)
+    expected = plays @ means
+    if not np.allclose(regrets, rounds * means.max() - expected, rtol=1e-3, atol=1e-3):
+        return ()  # the override says its own regret
+    gap = rewards - expected / rounds
+    error = gap.std(ddof=1) / np.sqrt(len(gap))
+    if abs(gap.mean()) <= SURE * error:
+        return ()
+    name = type(env).__name__
+    return (
+        f"{name} overrides step and pays {gap.mean():+.3g} a round beside the means {short(means)}, "
+        f"from which its regret is computed; give its Step a regret of its own, or override means.",
+    )
 
 
 def _believed(agent: Any) -> Any:

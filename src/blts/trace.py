@@ -54,6 +54,8 @@ class Trace:
     env: str = ""
     agent: str = ""
     batching: str = ""
+    notes: tuple[str, ...] = ()
+    """What else a person must know before using the numbers; `warnings` has them too."""
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, engine: str, names: tuple[str, str, str]) -> Trace:
@@ -141,10 +143,11 @@ class Trace:
 
     @property
     def warnings(self) -> list[str]:
-        """What must be known before these numbers are used; empty where every refresh was sound."""
+        """What must be known before these numbers are used; empty where there is nothing."""
         s = self.summary()
         figures = (float(s.get(name, math.nan)) for name in ("rhat", "stuck", "least"))
-        return diagnosis.warnings(int(s["refreshes"]), int(s["refreshes_unsound"]), bool(s["refreshes_finite"]), *figures)
+        found = diagnosis.warnings(int(s["refreshes"]), int(s["refreshes_unsound"]), bool(s["refreshes_finite"]), *figures)
+        return [*self.notes, *found]
 
     @property
     def chains(self) -> str:

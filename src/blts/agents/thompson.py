@@ -125,7 +125,7 @@ class Thompson:
 
     def laws(self, state, obs=()) -> marginal.Marginal | None:
         """The closed laws of the arms' mean rewards within a batch, of which a round draws one each; None without them."""
-        known = self._plain_means and hasattr(self.belief, "laws")
+        known = self.draws_mean_rewards and hasattr(self.belief, "laws")
         return self.belief.laws(self.model, state, obs) if known else None
 
     @rests_on("propensities", "act")
@@ -138,12 +138,12 @@ class Thompson:
             _CLOSED[structure] = jax.eval_shape(self.laws, state) is not None
         return _CLOSED[structure]
 
-    _plain_means = fact("mean_rewards")
+    draws_mean_rewards = fact("mean_rewards")
     """Whether the value of a draw is the model's mean reward."""
 
     @property
     def _draws_members(self) -> bool:
-        return self._plain_means and hasattr(self.belief, "members")
+        return self.draws_mean_rewards and hasattr(self.belief, "members")
 
     def _member_values(self, state, obs, draws: int) -> Float[Array, "arms values"]:
         """The mean rewards that each arm's draw is one of: its members, repeated, or `draws` of its prior without data."""

@@ -86,9 +86,10 @@ class Bandit:
 
     @cached_property
     def _text(self) -> str:
+        kind = "A bandit" if self.pays_as_model else f"{type(self).__name__}, changed from a bandit"
         if self.theta is None:
-            return f"A bandit of {self.actions} arms drawn from the prior for each replication. {self.model}"
-        return f"A bandit of {self.actions} arms with mean rewards {short(np.asarray(self.means(self.theta)))}."
+            return f"{kind} of {self.actions} arms drawn from the prior for each replication. {self.model}"
+        return f"{kind} of {self.actions} arms with mean rewards {short(np.asarray(self.means(self.theta)))}."
 
     @property
     def actions(self) -> int:

@@ -16,8 +16,8 @@ import numpy as np
 from .. import _random
 from .._typing import Row
 from ..batching import DoublingCounts, OneOf, most_batches
-from ..declared import Lost, why_lost
-from ..errors import ConfigError
+from ..declared import why_lost
+from ..errors import ConfigError, Lost
 from ..history import Log
 
 ENGINES = ("auto", "step", "leap")
@@ -84,7 +84,8 @@ def _of_agent(agent: Any, env: Any) -> str | None:
     if isinstance(jax.eval_shape(lambda: agent.empty(Row((), jnp.zeros((), int), jnp.zeros(())), 1)), Log):
         return "its chains need every single reward; use chains on all data such as ula()"
     if jax.eval_shape(lambda: agent.laws(agent.init(_random.as_key(0)))) is None:
-        return "the laws of its arms within a batch are not closed; use Thompson(model, Exact())"
+        lost = why_lost(agent, "draws_mean_rewards") or why_lost(agent.belief, "laws") or why_lost(agent.model, "marginal")
+        return lost or "the laws of its arms within a batch are not closed; use Thompson(model, Exact())"
     return None
 
 
