@@ -246,7 +246,7 @@ def test_nearest_names():
     assert "Did you mean" not in str(errors.UnknownName("agent", "zzzz", ["blts"]))
     assert "Known: a, b." in str(errors.UnknownName("agent", "zzzz", ["b", "a"]))
     with pytest.raises(errors.UnknownName):
-        registry.find("agent", "thompson")
+        registry.find("agent", "thomson")
 
 
 def test_errors_are_also_the_builtin_kinds():

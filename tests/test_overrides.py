@@ -240,12 +240,20 @@ def ignored(kind: str, value: Any, build: Any, trace: Any, refusal: Any) -> list
     if refusal(build(value)) is not None:
         return []  # not even the plain object gets there
     unheeded = calls(kind, value, build, trace_stepping) - calls(kind, value, build, trace)
-    return [name for name in sorted(unheeded) if (kind, name) not in NEUTRAL and not _refused(kind, value, name, build, refusal)]
+    return [
+        name for name in sorted(unheeded) if (kind, name) not in NEUTRAL and not _noticed(kind, value, name, build, trace, refusal)
+    ]
 
 
-def _refused(kind: str, value: Any, name: str, build: Any, refusal: Any) -> bool:
-    parts = completed(kind, value, name, build, set())
-    return parts is None or refusal(parts) is not None
+def _noticed(kind: str, value: Any, name: str, build: Any, trace: Any, refusal: Any) -> bool:
+    """Whether a subclass that overrides this method alone is refused, or has it called after all."""
+    called: set[str] = set()
+    parts = completed(kind, value, name, build, called)
+    if parts is None or refusal(parts) is not None:
+        return True
+    called.clear()
+    trace(parts)
+    return name in called
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -118,7 +118,7 @@ def simulate(
     names = ": blts.condition(env, agent, batching) makes objects of names"
     require_object("env", env, ("actions", "reset", "step"), "Bandit.with_means(Gaussian(), [0.0, 1.0])", names)
     require_object("agent", agent, ("actions", "init", "act", "empty", "remember", "observe"), "UCB1(10)", names)
-    require_object("batching", batching, ("init", "step", "most"), "DoublingCounts()", names)
+    require_object("batching", batching, ("init", "step"), "DoublingCounts()", names)
     if env.actions != agent.actions:
         raise ConfigError(
             f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."

@@ -186,5 +186,5 @@ def batching_of(part: Part, world: World) -> Any:
         return Never()
     if part.name is not None:
         return _built("batching", part, world)
-    require_object("The batching", part.value, ("init", "step", "most"), "DoublingCounts(), or a name")
+    require_object("The batching", part.value, ("init", "step"), "DoublingCounts(), or a name")
     return part.value
