@@ -34,7 +34,8 @@ LAYERS = (
     ("_draws", "_kernel"),
     ("_graph",),
     ("_random",),
-    ("_lanes", "_module", "declared"),
+    ("_lanes", "_module"),
+    ("declared",),
     ("_typing", "errors"),
     ("diagnosis",),
 )

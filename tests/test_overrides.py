@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from blts import _random, leap, loop, simulate
+from blts._module import module
 from blts._typing import Played, Row
 from blts.agents import UCB1, BayesUCB, EpsilonGreedy, Exact, Perturb, Pool, SuccessiveElimination, Thompson, Uniform
 from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, OneOf, Sequential, StaticDoubling
@@ -284,18 +285,13 @@ def empty_of(model: Any) -> Any:
 
 
 def test_the_contract_notices_an_ignored_override():
-    """A belief that still claims its closed laws after its draws were changed."""
-
-    class Careless(Exact):
-        laws = Exact.laws  # said again, so it is not lost
-        plain_memory = True
-
-    build = lambda b: Parts(model=MODELS["Gaussian"], belief=b)  # noqa: E731
-
-    class Doubled(Careless):
-        pass
-
-    assert ignored("belief", Doubled(), build, trace_leaping, leaping_refused) == ["draw", "remember"]
+    """A belief whose closed laws are declared to rest on nothing."""
+    plain = {
+        name: getattr(Exact, name) for name in ("check_model", "init", "_held", "empty", "remember", "refresh", "draw", "laws")
+    }
+    Undeclared = module(type("Undeclared", (), plain | {"plain_memory": True, "starts_from_prior": True, "__annotations__": {}}))
+    build = functools.partial(lambda b: Parts(model=PLAIN, belief=b))
+    assert ignored("belief", Undeclared(), build, trace_leaping, leaping_refused) == ["draw", "remember"]
     assert ignored("belief", Exact(), build, trace_leaping, leaping_refused) == []
 
 
@@ -456,6 +452,153 @@ def test_the_number_of_replications_does_not_change_a_replication():
     assert few.engine == many.engine == "leap"
     assert np.array_equal(few.regret, many.regret[:2])
     assert simulate(0, WORLD, agent, batching, replications=2, horizon=500).engine == "step"
+
+
+class Hopeful(Exact):
+    """Starts as if the first arm were far better."""
+
+    def init(self, key, model):
+        law = super().init(key, model)
+        return dataclasses.replace(law, mean=law.mean + jnp.asarray([100.0, 0.0, 0.0]))
+
+
+class Sure(Gaussian):
+    """Says another law of its mean reward than it draws."""
+
+    def marginal(self, summary, obs, action):
+        law = super().marginal(summary, obs, action)
+        return dataclasses.replace(law, sd=30.0 * law.sd)
+
+
+class Narrow(Perturb):
+    def moments(self, model, state, obs):
+        mean, sd = super().moments(model, state, obs)
+        return mean, 0.01 * sd
+
+
+class Elsewhere(Gaussian):
+    def prior_mean_reward(self, obs, action):
+        return self.prior_mean + 50.0, self.prior_sd
+
+
+class OtherMembers(Pool):
+    def members(self, state):
+        return state.thetas + jnp.asarray([100.0, 0.0, 0.0])[:, None, None]
+
+
+class OtherValues(Pool):
+    def values(self, model, thetas, obs):
+        return -super().values(model, thetas, obs)
+
+
+@pytest.mark.parametrize("agent", [Thompson(PLAIN, Hopeful()), type("Bold", (Thompson,), {"init": Thompson.init})(PLAIN, Exact())])
+def test_leaping_does_not_drop_a_beginning_of_ones_own(agent):
+    """A leap learned from nothing first, and so forgot what `init` gave."""
+    with pytest.raises(ConfigError, match="overrides init"):
+        leap.choose("leap", WORLD, agent, Fixed(100), horizon=10**6, points=3, keep_actions=False)
+
+
+def test_a_law_that_is_not_that_of_the_draws_is_not_used():
+    with pytest.raises(ConfigError, match=r"Sure overrides marginal, on which Gaussian\.draw rests"):
+        Thompson(Sure(prior_mean=[0.0, 1.0]), Exact())
+    state = Thompson(PLAIN, Perturb(ula())).init(_random.as_key(0))
+    assert Thompson(PLAIN, Narrow(ula())).laws(state) is None
+    assert Thompson(Elsewhere(prior_mean=[0.0, 0.5, 1.0]), Perturb(ula())).laws(state) is None
+    pool = Thompson(PLAIN, Pool(mala(), 64))
+    state = pool.init(_random.as_key(0))._replace(n=jnp.full(3, 5))
+    exact = np.asarray(pool.propensities(state))
+    for belief in (OtherMembers(mala(), 64), OtherValues(mala(), 64)):
+        agent = Thompson(PLAIN, belief)
+        assert not agent.propensities_are_exact(state)
+        assert np.asarray(agent.propensities(state)) == pytest.approx(exact, abs=0.04)  # of what is really drawn
+
+
+def test_what_was_written_for_one_method_is_lost_with_the_next():
+    """A wrapper in between, or a mixin in front, does not hide that the likelihood was changed below it."""
+
+    class Logged(Gaussian):
+        def draw(self, key, summary):
+            return super().draw(key, summary)
+
+        def log_likelihood_of(self, theta, summary):
+            return super().log_likelihood_of(theta, summary)
+
+    class Mixin:
+        def draw(self, key, summary):
+            return super().draw(key, summary)
+
+    body = {"log_likelihood": lambda self, theta, row: -0.5 * (2 * row.reward - theta[0]) ** 2}
+    body |= {"mean_reward": lambda self, theta, obs, action: theta[0] / 2, "information": lambda self, theta: jnp.ones(1)}
+    assert provides(Logged(), Conjugate)
+    assert provides(type("Mixed", (Mixin, Gaussian), {})(), Conjugate)
+    for half in (type("Half", (Logged,), body), type("Half", (Mixin, Gaussian), body)):
+        assert not provides(half(), Conjugate)
+        with pytest.raises(ConfigError, match="overrides log_likelihood"):
+            Thompson(half(prior_mean=[0.0, 1.0]), Exact())
+        assert not isinstance(Thompson(half(prior_mean=[0.0, 1.0])).belief, Exact)
+
+    class Restated(Exact):
+        plain_memory = True
+
+    class Forgetful(Restated):
+        def remember(self, model, history, row, live):
+            return history
+
+    assert Restated().plain_memory
+    assert not Forgetful().plain_memory
+
+
+def test_hooks_of_doubling_are_seen():
+    class Ten(DoublingCounts):
+        def _after(self, state, counts):
+            return super()._after(state, counts)
+
+    assert "Ten overrides _after" in (leap.obstacle(WORLD, Thompson(PLAIN, Exact()), Ten(), HORIZON, False) or "")
+
+
+def test_numbers_that_are_not_finite_are_told_by_exact_agents():
+    class Broken(Bandit):
+        def step(self, key, state, action):
+            state, step = super().step(key, state, action)
+            return state, step._replace(reward=jnp.where(_random.uniform(key) < 0.05, jnp.nan, step.reward))
+
+    broken = Broken(WORLD.model, WORLD.theta)
+    for agent in (Thompson(PLAIN, Exact()), BayesUCB(PLAIN, HORIZON)):
+        assert any(
+            "not finite" in warning for warning in simulate(0, broken, agent, Fixed(10), horizon=200, replications=5).warnings
+        )
+        assert simulate(0, WORLD, agent, Fixed(10), horizon=200, replications=5).warnings == []
+
+
+def test_classes_of_one_name_are_two_in_json():
+    from blts import from_json, to_json
+
+    def one():
+        class Mine(Exact):
+            pass
+
+        return Mine()
+
+    def other():
+        class Mine(Exact):
+            pass
+
+        return Mine()
+
+    first, second = one(), other()
+    assert type(from_json(to_json(first))) is type(first)
+    assert type(from_json(to_json(second))) is type(second)
+
+
+def test_a_plain_number_of_a_subclass_is_one_for_each_arm():
+    class Bonus(Gaussian):
+        bonus: float = 0.5
+
+        def mean_reward(self, theta, obs, action):
+            return theta[0] + self.bonus
+
+    agent = Thompson(Bonus(prior_mean=[0.0, 1.0], bonus=2.0), Perturb(sgld()))
+    assert np.asarray(agent.model.bonus).tolist() == [2.0, 2.0]
 
 
 # Declarations themselves

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from .declared import mark_lost
 from .errors import ConfigError, UnknownName
 
 T = TypeVar("T")
@@ -95,8 +96,10 @@ def module(cls: type[T]) -> type[T]:
             module(sub)
 
         setattr(cls, "__init_subclass__", classmethod(__init_subclass__))  # noqa: B010
+    mark_lost(cls)
     taken = _CLASSES.get(cls.__name__)
-    name = cls.__name__ if taken is None or taken.__module__ == cls.__module__ else f"{cls.__module__}.{cls.__qualname__}"
+    again = taken is not None and (taken.__module__, taken.__qualname__) == (cls.__module__, cls.__qualname__)  # as in a notebook
+    name = cls.__name__ if taken is None or again else f"{cls.__module__}.{cls.__qualname__}"
     _CLASSES[name], _NAMES[cls] = cls, name
     return cls
 

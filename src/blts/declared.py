@@ -10,12 +10,14 @@ is made true by some methods of a class, and false as soon as a subclass changes
         def draw(self, key, summary): ...
 
 For a subclass that overrides `log_likelihood` and not `draw`, `draw` is gone: `hasattr` is False and a call raises `Lost` with
-the reason. A subclass that overrides both has a `draw` of its own, from which `super().draw` can still be called.
+the reason. A subclass that overrides both has a `draw` of its own, from which `super().draw` can still be called; it rests on the
+same methods, so a further subclass that overrides `log_likelihood` loses it again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Protocol, TypeVar
 
 from .errors import Lost
@@ -24,55 +26,79 @@ F = TypeVar("F")
 
 
 class _Declared:
+    """A class attribute that holds as long as no more derived class overrides what it rests on."""
+
     def __init__(self, value: Any, rests: tuple[str, ...]):
         self.value, self.rests = value, rests
         self.name, self.owner = "", object
         self.__doc__ = value.__doc__
-        self._reasons: dict[type, str | None] = {}
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.owner, self.name = owner, name
-
-    def remedy(self, cls: str) -> str:
-        return f"override {self.name} too"
-
-    def why_lost(self, cls: type) -> str | None:
-        """The sentence that says which override took it from `cls`; None where it holds."""
-        if cls not in self._reasons:
-            self._reasons[cls] = self._look(cls)
-        return self._reasons[cls]
-
-    def _look(self, cls: type) -> str | None:
-        below = cls.__mro__[: cls.__mro__.index(self.owner)]
-        if any(self.name in vars(c) for c in below):
-            return None  # overridden itself: this is a call through super()
-        for name in self.rests:
-            definers = [c for c in cls.__mro__ if name in vars(c)]
-            # A method that the owner leaves to its subclasses is first defined, then overridden.
-            if definers and definers[0] in below and len(definers) > 1:
-                return (
-                    f"{definers[0].__name__} overrides {name}, on which {self.owner.__name__}.{self.name} rests; "
-                    f"{self.remedy(definers[0].__name__)}."
-                )
-        return None
 
 
 class _Method(_Declared):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self.value
-        why = self.why_lost(type(instance))
-        if why is not None:
+        why = reason(type(instance), self.name)
+        # What another class defines again is called through super(), and that class answers for it.
+        if why is not None and _definers(type(instance), self.name)[0] is self.owner:
             raise Lost(why)
         return self.value.__get__(instance, owner)
 
 
 class _Fact(_Declared):
-    def remedy(self, cls: str) -> str:
-        return f"set {self.name} = True in {cls} if it still holds"
-
     def __get__(self, instance: Any, owner: type | None = None) -> bool:
-        return self.why_lost(type(instance) if instance is not None else owner or self.owner) is None
+        return reason(type(instance) if instance is not None else owner or self.owner, self.name) is None
+
+
+class _Gone:
+    """What stands in a class for a name that it has lost, where a plain override further up does not know it."""
+
+    def __init__(self, why: str, is_fact: bool):
+        self.why, self.is_fact = why, is_fact
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if self.is_fact:
+            return False
+        raise Lost(self.why)
+
+
+def _definers(cls: type, name: str) -> list[type]:
+    """The classes that define a name, the most derived first."""
+    return [c for c in cls.__mro__ if name in vars(c) and not isinstance(vars(c)[name], _Gone)]
+
+
+@cache
+def reason(cls: type, name: str) -> str | None:
+    """The sentence that says which override has taken a declared name from `cls`; None where it holds.
+
+    A name holds where no class more derived than its own definer overrides what it rests on. Whoever defines it again takes over
+    what it rests on.
+    """
+    definers = _definers(cls, name)
+    declared = [vars(c)[name] for c in definers if isinstance(vars(c)[name], _Declared)]
+    order = cls.__mro__.index
+    for rested in dict.fromkeys(rested for one in declared for rested in one.rests):
+        overriders = _definers(cls, rested)
+        # A method that a base leaves to its subclasses is first defined, then overridden.
+        if len(overriders) > 1 and order(overriders[0]) < order(definers[0]):
+            by = overriders[0].__name__
+            is_fact = isinstance(declared[0], _Fact)
+            remedy = f"set {name} = True in {by} if it still holds" if is_fact else f"override {name} too"
+            return f"{by} overrides {rested}, on which {definers[0].__name__}.{name} rests; {remedy}."
+    return None
+
+
+def mark_lost(cls: type) -> None:
+    """Hide from a new class the plain overrides that rest on what it overrides: they were written for another method."""
+    names = {name: item for c in cls.__mro__ for name, item in vars(c).items() if isinstance(item, _Declared)}
+    for name, item in names.items():
+        first = vars(_definers(cls, name)[0])[name]
+        why = reason(cls, name)
+        if why is not None and not isinstance(first, _Declared):
+            setattr(cls, name, _Gone(why, isinstance(item, _Fact)))
 
 
 def rests_on(*names: str) -> Callable[[F], F]:
@@ -115,11 +141,8 @@ def fact(*names: str) -> Any:
 
 def why_lost(value: Any, name: str) -> str | None:
     """The sentence that says why `value` has lost a declared method or fact; None where it has it, or never had."""
-    for c in type(value).__mro__:
-        if name in vars(c):
-            found = vars(c)[name]
-            return found.why_lost(type(value)) if isinstance(found, _Declared) else None
-    return None
+    declared = any(isinstance(vars(c).get(name), _Declared) for c in type(value).__mro__)
+    return reason(type(value), name) if declared else None
 
 
 def methods_of(protocol: type) -> list[str]:

@@ -38,7 +38,11 @@ def warnings(
         stuck: the largest share of stuck chains among those of an arm.
         least: the smallest acceptance of an arm's chains.
     """
-    found = [] if finite else ["some refreshes were not finite; take a smaller step_size."]
+    found = (
+        []
+        if finite
+        else ["some refreshes were not finite; check that the model can give the rewards, or take a smaller step_size."]
+    )
     why = failings(rhat, stuck, least)
     if why:
         found.append(

@@ -36,7 +36,7 @@ def check_rewards(env: Any, agent: Any) -> None:
         if ours not in WITHIN[theirs]:
             _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model)
         return
-    if ours is None and getattr(env, "pays_as_model", False) and jax.tree.structure(env.model) == jax.tree.structure(model):
+    if ours is None and getattr(env, "pays_as_model", False) and _same(env.model, model):
         return  # the environment draws from the very functions that the agent believes in
     rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
     holds, _ = SUPPORTS[getattr(model, "support", "real")]
@@ -77,6 +77,11 @@ def _believed(agent: Any) -> Any:
     if isinstance(model, Tabular):
         model = model.rewards if model.learns_rewards else None
     return model if provides(model, Model) else None
+
+
+def _same(one: Any, other: Any) -> bool:
+    (a, kind), (b, other_kind) = jax.tree.flatten(one), jax.tree.flatten(other)
+    return kind == other_kind and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _refuse(paid: str, model: Any) -> None:

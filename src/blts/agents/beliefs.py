@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -49,6 +50,14 @@ def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(theta).reshape(theta.shape[0], -1).all(-1) | (n == 0))
 
 
+def finite_numbers(histories: Tree) -> Bool[Array, " block"]:
+    """Whether all numbers of each summary are finite: a reward that a model cannot give may have made one that is not."""
+    leaves = [x for x in jax.tree.leaves(histories) if jnp.issubdtype(x.dtype, jnp.floating)]
+    counts = counts_of(histories)
+    whole = jnp.ones(counts.shape[0], bool)
+    return functools.reduce(lambda ok, x: ok & jnp.isfinite(x).reshape(x.shape[0], -1).all(-1), leaves, whole)
+
+
 def counts_of(history: Tree) -> Int[Array, "*block arms"]:
     """How many rewards each arm has: from the log, or from a summary's count of rows."""
     return history.counts if isinstance(history, Log) else history.rows
@@ -83,6 +92,8 @@ class Exact:
     def incremental(self, model):
         return True
 
+    starts_from_prior = fact("init")
+    """Whether a refresh on no data leaves the state that `init` gave."""
     plain_memory = fact("empty", "remember")
     """Whether what is remembered is the model's summary or a log of rows: rewards can then be added many at a time."""
     draws_posterior = fact("init", "empty", "remember", "refresh", "draw")
@@ -103,7 +114,7 @@ class Exact:
 
     def refresh(self, keys, model, state, history):
         state = jax.vmap(lambda summary: self._held(model, summary))(history)
-        return state, Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
+        return state, Info.of(finite_numbers(history), distance=jnp.zeros(keys.shape))
 
     def draw(self, key, model, state):
         return draws(key, model, "draw", state)
@@ -127,6 +138,7 @@ class _OnChain:
         return self._remembers_as_chain and self.chain.plain_memory
 
     _remembers_as_chain = fact("empty", "remember")
+    starts_from_prior = fact("init")
 
     def empty(self, model, row, capacity):
         return self.chain.empty(model, row, capacity)
@@ -215,7 +227,7 @@ class Perturb(_OnChain):
         along = slope * spread if spread.ndim == 2 else jnp.sum(slope[:, :, None] * spread, 1)
         return mean, jnp.linalg.norm(along, axis=-1)
 
-    @rests_on("draw")
+    @rests_on("draw", "moments")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """Normal laws, exact where the mean reward is linear in θ and the prior is Gaussian; None elsewhere."""
         if not getattr(model, "gaussian_prior_and_linear_mean", False):
@@ -292,7 +304,9 @@ class Pool(_OnChain):
 
         return jax.vmap(one)(_random.split(key, arms_of(model)), model, state.thetas, state.n)
 
-    @rests_on("draw")
+    draws_members = fact("draw", "members", "values")
+    """Whether an arm with data draws one of `members`, each with the same probability, of the mean reward `values`."""
+
     def members(self, state) -> Float[Array, "arms size dim"]:
         """What an arm with data draws from, each with the same probability."""
         return state.thetas

@@ -22,6 +22,7 @@ from ..models import base as models
 from ..models.base import Conjugate, Moments
 from ..samplers.chain import remember_summary
 from .base import argmax
+from .beliefs import finite_numbers
 
 
 class Known(NamedTuple):
@@ -260,7 +261,7 @@ class BayesUCB(_Index):
         return remember_summary(self.model, history, row, live)
 
     def observe(self, keys, state, history):
-        return state._replace(seen=history), Info.of(jnp.ones(keys.shape, bool), distance=jnp.zeros(keys.shape))
+        return state._replace(seen=history), Info.of(finite_numbers(history), distance=jnp.zeros(keys.shape))
 
     def best(self, state, obs, played):
         log_T = max(math.log(self.horizon), 1.0)

@@ -82,6 +82,13 @@ class Thompson:
     _remembers_as_belief = fact("empty", "remember")
 
     @property
+    def starts_from_prior(self) -> bool:
+        """Whether a refresh on no data leaves the state that `init` gave."""
+        return self._starts_as_belief and getattr(self.belief, "starts_from_prior", False)
+
+    _starts_as_belief = fact("init")
+
+    @property
     def holds_posterior(self) -> bool:
         """Whether draws of the belief from a state are draws from the posterior, for those who report it."""
         return self._learns_as_belief and getattr(self.belief, "draws_posterior", False)
@@ -143,7 +150,7 @@ class Thompson:
 
     @property
     def _draws_members(self) -> bool:
-        return self.draws_mean_rewards and hasattr(self.belief, "members")
+        return self.draws_mean_rewards and getattr(self.belief, "draws_members", False)
 
     def _member_values(self, state, obs, draws: int) -> Float[Array, "arms values"]:
         """The mean rewards that each arm's draw is one of: its members, repeated, or `draws` of its prior without data."""

@@ -66,11 +66,11 @@ class DoublingCounts:
         n = pick(after.counts, pair)
         return after, n & (n - 1) == 0
 
-    @rests_on("init", "step")
+    @rests_on("init", "step", "_after")
     def room(self, state):
         return state.next - state.counts, jnp.asarray(NEVER, state.next.dtype)
 
-    @rests_on("init", "step")
+    @rests_on("init", "step", "_after")
     def advance(self, state, plays):
         return self._after(state, state.counts + plays)
 
@@ -78,7 +78,7 @@ class DoublingCounts:
         reached = counts == state.next
         return Levels(counts, jnp.where(reached, 2 * state.next, state.next)), jnp.any(reached)
 
-    @rests_on("init", "step")
+    @rests_on("init", "step", "_after")
     def most(self, horizon, actions):
         return theory.batches_sharp(self.states * actions, horizon)
 
@@ -129,14 +129,14 @@ class DoubledSinceSwitch:
         pair = _pair(obs, action, self.states, state.counts.shape[0])
         return self._after(state, count(state.counts, pair, jnp.asarray(True)), state.length + 1)
 
-    @rests_on("init", "step")
+    @rests_on("init", "step", "_after")
     def room(self, state):
         goal = state.mark + self.pseudo_count
         enough = jnp.ceil(jnp.maximum(1, goal)) if self.inclusive else jnp.floor(goal) + 1
         longer = state.previous + 1 - state.length if self.linear_growth else NEVER
         return enough.astype(state.mark.dtype) - (state.counts - state.mark), jnp.asarray(longer, state.length.dtype)
 
-    @rests_on("init", "step")
+    @rests_on("init", "step", "_after")
     def advance(self, state, plays):
         return self._after(state, state.counts + plays, state.length + jnp.sum(plays))
 
@@ -149,7 +149,7 @@ class DoubledSinceSwitch:
         mark = jnp.where(due, counts, state.mark)
         return Marks(counts, mark, jnp.where(due, 0, length), jnp.where(due, length, state.previous)), due
 
-    @rests_on("init", "step")
+    @rests_on("init", "step", "_after")
     def most(self, horizon, actions):
         # A pair with count N at a switch needs more than N + c further plays: 1, 2, 4, … with c = 0. Others' switches
         # only raise its mark. A larger c costs more, so c = 0 bounds them all.

@@ -76,6 +76,9 @@ def _of_agent(agent: Any, env: Any) -> str | None:
     if not (hasattr(agent, "propensities") and hasattr(agent, "laws") and getattr(agent, "plain_memory", False)):
         lost = why_lost(agent, "propensities") or _overridden_memory(agent)
         return lost or f"{name} has no closed probabilities within a batch; use Thompson(model, Exact())"
+    if not getattr(agent, "starts_from_prior", False):
+        lost = why_lost(agent, "_starts_as_belief") or why_lost(agent.belief, "starts_from_prior")
+        return lost or f"{name} does not start from the prior"
     if type(agent.model) is not type(env.model):
         return (
             f"rewards are drawn as the summary of a {type(env.model).__name__} model, and the agent believes in "

@@ -298,6 +298,9 @@ def _numbers(model: Any) -> list[_Number]:
         value = getattr(model, field.name)
         if "ndim" in field.metadata and value is not None:
             out.append(_Number(field.name, field.metadata["ndim"], value))
+        elif isinstance(value, int | float | np.ndarray | jax.Array) and not isinstance(value, bool):
+            if not field.metadata.get("static"):
+                out.append(_Number(field.name, 0, value))
         elif isinstance(value, dict):
             out += [_Number(name, max(np.ndim(item) - 1, 0), item) for name, item in value.items()]
     return out

@@ -121,7 +121,7 @@ class Bernoulli(Described):
     def _posterior(self, summary):
         return self.a + summary.ones, self.b + (summary.rows - summary.ones)
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
     def draw(self, key, summary):
         return draw_logit(key, *self._posterior(summary))[None]
 

@@ -79,7 +79,7 @@ class Gaussian(NormalPrior):
     def marginal(self, summary, obs, action):
         return self._posterior(summary)
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw_from")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw_from", "marginal")
     def draw(self, key, summary):
         law = self._posterior(summary)
         return law.mean + law.sd * _random.normal(key, (1,))

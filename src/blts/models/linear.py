@@ -44,7 +44,7 @@ class Linear(Described):
     sd: Numbers = array(default=1.0)
     alpha: Numbers = array(default=None, ndim=1)
     noun: ClassVar[str] = "linear rewards"
-    gaussian_prior_and_linear_mean = fact("init", "init_from", "mean_reward")
+    gaussian_prior_and_linear_mean = fact("init", "init_from", "mean_reward", "prior_mean_reward")
 
     def check(self):
         arm_count(self)
@@ -167,7 +167,7 @@ class Linear(Described):
         factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self.prior_sd) + summary.gram.value / data)
         return self.prior_mean + cho_solve((factor, True), summary.moment.value / data), factor
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "marginal")
     def draw(self, key, summary):
         mean, factor = self._posterior(summary)
         return mean + solve_triangular(factor, _random.normal(key, (self.dim,)), lower=True, trans=1)

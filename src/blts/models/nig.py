@@ -110,6 +110,6 @@ class NormalInverseGammaPrior(Described):
     def empty(self):
         return Moments.zero()
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
     def draw(self, key, summary):
         return self._prior.after(summary).draw(key)

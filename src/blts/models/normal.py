@@ -21,7 +21,7 @@ class NormalPrior(Described):
     prior_mean: Array
     prior_sd: Array
     dim: ClassVar[int] = 1
-    gaussian_prior_and_linear_mean = fact("init", "init_from", "mean_reward")
+    gaussian_prior_and_linear_mean = fact("init", "init_from", "mean_reward", "prior_mean_reward")
 
     @rests_on("log_prior")
     def init(self, key):

@@ -92,7 +92,7 @@ class Poisson(Described):
     def _posterior(self, summary):
         return self.a + summary.rewards.total, self.b + summary.rows
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
     def draw(self, key, summary):
         return rate.draw(key, *self._posterior(summary))[None]
 

@@ -99,7 +99,7 @@ class Gamma(Described):
     def _posterior(self, summary):
         return self.a + summary.rows * self.shape, self.b + summary.rewards.total
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
     def draw(self, key, summary):
         return rate.draw(key, *self._posterior(summary))[None]
 
@@ -259,7 +259,7 @@ class ZeroInflatedLogNormal(Described):
         pays = -summary.n * jax.nn.softplus(-theta[0]) - (summary.rows - summary.n) * jax.nn.softplus(theta[0])
         return pays + nig.log_likelihood_of(theta[1:], summary) - summary.total
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add")
+    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
     def draw(self, key, summary):
         zeros = summary.rows - summary.n
         return self._draw(key, self.paid + summary.n, self.unpaid + zeros, self._prior.after(summary))
