@@ -78,7 +78,7 @@ class Exact:
 
     def check_model(self, model):
         if not provides(model, Conjugate):
-            why = why_lost(model, "draw") or why_lost(model, "log_likelihood_of")
+            why = (why_lost(model, "draw") or why_lost(model, "log_likelihood_of") or "").rstrip(".")
             raise ConfigError(
                 f"Exact needs a conjugate model, and {type(model).__name__} has no closed posterior{f' ({why})' if why else ''}; "
                 "leave out the belief, or use Perturb(sgld()) or Pool(mala()) (agents thompson, blts, mala-ts)."
