@@ -50,12 +50,10 @@ def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:
     return jnp.all(jnp.isfinite(theta).reshape(theta.shape[0], -1).all(-1) | (n == 0))
 
 
-def finite_numbers(histories: Tree) -> Bool[Array, " block"]:
-    """Whether all numbers of each summary are finite: a reward that a model cannot give may have made one that is not."""
-    leaves = [x for x in jax.tree.leaves(histories) if jnp.issubdtype(x.dtype, jnp.floating)]
-    counts = counts_of(histories)
-    whole = jnp.ones(counts.shape[0], bool)
-    return functools.reduce(lambda ok, x: ok & jnp.isfinite(x).reshape(x.shape[0], -1).all(-1), leaves, whole)
+def finite_numbers(states: Tree, block: tuple[int, ...]) -> Bool[Array, " block"]:
+    """Whether all numbers of each state are finite: a reward that a model cannot give may have made one that is not."""
+    leaves = [x for x in jax.tree.leaves(states) if jnp.issubdtype(x.dtype, jnp.floating)]
+    return functools.reduce(lambda ok, x: ok & jnp.isfinite(x).reshape(x.shape[0], -1).all(-1), leaves, jnp.ones(block, bool))
 
 
 def counts_of(history: Tree) -> Int[Array, "*block arms"]:
@@ -114,7 +112,7 @@ class Exact:
 
     def refresh(self, keys, model, state, history):
         state = jax.vmap(lambda summary: self._held(model, summary))(history)
-        return state, Info.of(finite_numbers(history), distance=jnp.zeros(keys.shape))
+        return state, Info.of(finite_numbers(state, keys.shape), distance=jnp.zeros(keys.shape))
 
     def draw(self, key, model, state):
         return draws(key, model, "draw", state)

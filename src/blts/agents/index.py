@@ -261,7 +261,7 @@ class BayesUCB(_Index):
         return remember_summary(self.model, history, row, live)
 
     def observe(self, keys, state, history):
-        return state._replace(seen=history), Info.of(finite_numbers(history), distance=jnp.zeros(keys.shape))
+        return state._replace(seen=history), Info.of(finite_numbers(history, keys.shape), distance=jnp.zeros(keys.shape))
 
     def best(self, state, obs, played):
         log_T = max(math.log(self.horizon), 1.0)

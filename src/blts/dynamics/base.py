@@ -113,7 +113,7 @@ def why_not(dynamics: Any, protocol: type, *without: str) -> str | None:
     ...         next_obs, reward = super().sample(key, theta, obs, action)
     ...         return next_obs, reward - 1.0
     >>> why_not(Taxed(), Dynamics)
-    "Taxed overrides sample, on which Inventory.log_likelihood rests; override log_likelihood too."
+    'Taxed overrides sample, on which Inventory.log_likelihood rests; override log_likelihood too.'
     """
     lost = [name for name in methods_of(protocol) if name not in without and not hasattr(dynamics, name)]
     for name in lost:
