@@ -67,3 +67,12 @@ def parsed(monkeypatch) -> list[str]:
 
     monkeypatch.setattr(builtins, "compile", watched)
     return texts
+
+
+@pytest.fixture(scope="module", autouse=os.environ.get("BLTS_SLOW") is not None)
+def _forget_programs():
+    """Compiled programs are let go after each file: a worker that kept those of a whole `make slow` (4.4 GB) was aborted by XLA."""
+    yield
+    import jax
+
+    jax.clear_caches()
