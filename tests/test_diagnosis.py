@@ -17,6 +17,7 @@ from blts._typing import Info
 from blts.agents.beliefs import default_belief, restarted, split_rhat, stuck_chains
 from blts.live import Spec
 from blts.live.learning import chains_in_words, failings
+from blts.models import from_functions
 from blts.models.base import arm, stack
 from blts.report.tables import unfinished
 from blts.samplers import MALA, Chain, Langevin
@@ -146,6 +147,60 @@ def test_frozen_chains_are_no_effective_draws():
     assert ess[0, 0] < 0.1
     still.half_variances = jnp.full((1, 64, 2, 1), 1.0)  # chains that see as much as they differ
     assert split_rhat(still)[1][0, 0] > 16
+
+
+# Several modes
+
+
+def share_below_zero(model, rewards) -> tuple[float, float, bool]:
+    """P(θ < 0) of a pool of one arm after one refresh, the same by quadrature, and whether the refresh was sound."""
+    arms = stack(model, 1)
+    belief = default_belief(arms, SIZE).check_model(arms)
+    state = block(jax.jit(belief.init)(random.key(1), arms))
+    log = log_of_arms([np.asarray(rewards, float)])
+    state, info = jax.jit(lambda *a: belief.refresh(*a))(random.key(0)[None], arms, state, block(log))
+    x = jnp.linspace(-30, 30, 60_001)
+    single = arm(arms, jnp.asarray(0))
+    density = lambda y: single.log_prior(y) + jnp.sum(jax.vmap(lambda row: single.log_likelihood(y, row))(log.rows))  # noqa: E731
+    p = np.asarray(jax.nn.softmax(jax.vmap(density)(x[:, None])))
+    return float(np.mean(np.asarray(state.thetas) < 0)), float(p[np.asarray(x) < 0].sum()), bool(info.sound[0])
+
+
+def student_t(scale):
+    return StudentT(prior_mean=[0.0], prior_sd=10.0, scale=scale, df=3.0)
+
+
+def square():
+    """Rewards around θ²: the sign is never learned."""
+    return from_functions(
+        lambda theta: -0.5 * jnp.sum(theta**2) / 9,
+        lambda theta, reward: -0.5 * (reward - theta[0] ** 2) ** 2,
+        mean_reward=lambda theta: theta[0] ** 2,
+        init=lambda key: 3 * random.normal(key, (1,)),
+        L=4.0,
+        arms=1,
+    )
+
+
+CLUSTERS = [-5, -5.1, -4.95, 5, 5.1, 4.9]
+
+
+@pytest.mark.parametrize(
+    ("model", "rewards"),
+    [(student_t(0.1), CLUSTERS), (student_t(1.0), [-4, 4.1]), (square(), [9.0] * 50)],
+    ids=["clusters", "two rewards", "square"],
+)
+def test_the_chains_of_a_pool_are_shared_out_to_the_modes(model, rewards):
+    ours, exact, sound = share_below_zero(model, rewards)
+    assert abs(ours - exact) < 0.03  # Laplace's masses are not exact
+    assert sound
+
+
+def test_one_mode_is_told_from_two(monkeypatch):
+    """The mutant: all chains around one mode."""
+    monkeypatch.setattr("blts.samplers.potential.MODES", 1)
+    ours, exact, _ = share_below_zero(student_t(0.1), CLUSTERS)
+    assert abs(ours - exact) > 0.3
 
 
 # What is said

@@ -45,8 +45,11 @@ class ChainInfo(NamedTuple):
     """Means of each chain over the third and the last quarter of its steps: what split R-hat compares."""
     half_variances: Float[Array, "*lanes 2 dim"]
     half_steps: Float[Array, "*lanes"]
+    place: Float[Array, "*lanes dim"]
+    """Where each chain ended, in the coordinates of the means above: around its own mode, where modes were looked for."""
     root: Any = ()
-    """A square root of each arm's covariance at its mode, `[block, arms, dim, dim]`; empty where no mode was looked for."""
+    """A square root of each arm's covariance at the mode of its first chain, `[block, arms, dim, dim]`; empty where no mode was
+    looked for."""
 
 
 @module
@@ -181,23 +184,29 @@ class Chain:
             starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
             starts = starts.reshape(pairs, -1, dim)
             of_pair = lambda pair, _: (  # noqa: E731
-                partial(_centre, store, jnp.max(count[pair])),
+                partial(_modes, store, jnp.max(count[pair])),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
-            square = jnp.zeros((pairs, dim, dim))
-            white = by_blocks(1, of_pair, 0, some, potentials.Whitening(starts[:, 0], square, square))
+            none = potentials.Modes(
+                potentials.Whitening.empty(pairs, potentials.MODES, dim=dim), jnp.zeros((pairs, potentials.MODES))
+            )
+            modes = by_blocks(1, of_pair, 0, some, none)
+            # The chains of an arm are dealt out to its modes by their shares.
+            offset = jax.vmap(lambda key: _random.uniform(_random.fold_in(key, RESTART), (A,)))(keys).reshape(pairs, 1)
+            which = jax.vmap(jax.vmap(potentials.Modes.which, (None, 0)))(modes, (jnp.arange(C) + offset) / C)
         else:
-            white = None
+            modes, which = None, None
 
         def of_chain(few: bool, pair, chain):
             r, a = pair // A, pair % A
             words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
-            at = theta[r, a, 0] if white is None else jax.tree.map(lambda x: x[pair], white)
+            at = theta[r, a, 0] if modes is None else jax.tree.map(lambda x: x[pair, which[pair, chain]], modes.white)
             lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
         halves = jnp.zeros((lanes, 2, dim))
-        done = (theta.reshape(lanes, dim), ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes)))
+        info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, dim)))
+        done = (theta.reshape(lanes, dim), info)
         if store is None or self.minibatch is None:
             done = by_blocks(C, partial(of_chain, False), 0, C * some, done)
         else:  # lanes that draw a minibatch at every step, and those whose rows are not more than one
@@ -205,7 +214,10 @@ class Chain:
             done = by_blocks(C, partial(of_chain, False), 0, many, done)
             done = by_blocks(C, partial(of_chain, True), many, C * some, done)
         ends, info = jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)
-        return ends, info if white is None else info._replace(root=white.root.reshape(R, A, dim, dim))
+        if modes is None:
+            return ends, info
+        root = modes.white.root[jnp.arange(pairs), which[:, 0]]  # type: ignore[index]
+        return ends, info._replace(root=root.reshape(R, A, dim, dim))
 
     def lane(
         self,
@@ -221,8 +233,8 @@ class Chain:
         n: Int[Array, ""],
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
-        """One chain. `at` is the same for all chains of an arm: the point that the step size is tuned at, or the whitening at the
-        mode. `few` says that a minibatch holds all of its rows."""
+        """One chain. `at` is the same for all chains of an arm, the point that the step size is tuned at, or the whitening at the
+        chain's mode. `few` says that a minibatch holds all of its rows."""
         key = _random.from_words(words)
         reference = at.centre if isinstance(at, potentials.Whitening) else at
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
@@ -310,7 +322,8 @@ class Chain:
         state, _, accepted, (_, mean, m2) = lax.fori_loop(
             0, jnp.asarray(limit), body, (start, stretch, jnp.zeros(()), (zeros, zeros, zeros))
         )
-        return state.position, ChainInfo(accepted / limit, mean, m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float))
+        variances, steps = m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float)
+        return state.position, ChainInfo(accepted / limit, mean, variances, steps, state.position)
 
 
 def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
@@ -319,7 +332,7 @@ def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
     return jax.vmap(lambda single: jax.vmap(single.init)(keys))(model)
 
 
-def _centre(
+def _modes(
     store: Row | None,
     most: Int[Array, ""],
     model: Model,
@@ -327,13 +340,13 @@ def _centre(
     starts: Float[Array, "starts dim"],
     n: Int[Array, ""],
     data: Tree,
-) -> potentials.Whitening:
-    """The whitening at one arm's mode."""
+) -> potentials.Modes:
+    """The modes of one arm."""
     if store is None:
         surface = potentials.surface_of_summary(model, data, n)  # type: ignore[arg-type]
     else:
         surface = potentials.surface_of_rows(model, potentials.Rows(store, data, n, most), SCORING_ROWS)
-    return potentials.mode(surface, starts, prior_precision, n)
+    return potentials.modes(surface, starts, prior_precision, n)
 
 
 def _ceil_div(a, b):

@@ -22,7 +22,10 @@ from .base import Potential
 CHUNK = 32  # rows of a full sum that are gathered at once
 SAMPLED = 32  # rows from which the curvature of the data is estimated
 NEWTON_STEPS = 12  # it squares its error near the mode; the first few come from far out
-HALVINGS = 8  # of a Newton step: the shortest that is tried is 1/128 of it
+MODES = 3  # of an arm's posterior, at most
+BETWEEN = 7  # points on the way between two modes
+WALL = 0.5  # of U between two modes, above the higher: chains cross lower ones by themselves
+LENGTHS = tuple(2.0**k for k in range(5, -8, -1))  # of a Newton step, that are tried: far out, where scores agree, it is too short
 
 
 class Rows(NamedTuple):
@@ -61,6 +64,8 @@ class Whitening(NamedTuple):
     centre: Theta
     root: Float[Array, "dim dim"]
     inverse: Float[Array, "dim dim"]
+    log_volume: Scalar
+    """log det root."""
 
     @staticmethod
     def of(centre: Theta, prior_precision: Theta, n: Int, curvature: Float[Array, "dim dim"], information: Theta) -> Whitening:
@@ -73,7 +78,13 @@ class Whitening(NamedTuple):
         scaled = n * unit[:, None] * (curvature + jnp.diag(lacking)) * unit
         w, V = jnp.linalg.eigh(jnp.nan_to_num(scaled))
         stretch = jnp.sqrt(1 + jnp.maximum(w, 0.0))
-        return Whitening(centre, unit[:, None] * V / stretch, (V * stretch).T / unit)
+        log_volume = jnp.sum(jnp.log(unit)) - jnp.sum(jnp.log(stretch))
+        return Whitening(centre, unit[:, None] * V / stretch, (V * stretch).T / unit, log_volume)
+
+    @staticmethod
+    def empty(*shape: int, dim: int) -> Whitening:
+        square = jnp.zeros((*shape, dim, dim))
+        return Whitening(jnp.zeros((*shape, dim)), square, square, jnp.zeros(shape))
 
     def tamed(self, target: Potential, steepest: Scalar) -> Potential:
         """The potential of z around the mode z = 0, with gradients no longer than `steepest`; z where they are not finite.
@@ -211,33 +222,69 @@ def surface_of_rows(model: Model, rows: Rows, size: int) -> Surface:
     return Surface(value, local)
 
 
-def mode(surface: Surface, starts: Float[Array, "starts dim"], prior_precision: Theta, n: Int) -> Whitening:
-    """The whitening at the mode, by Newton's method with a line search from the start where U is least.
+class Modes(NamedTuple):
+    """The modes of an arm's posterior that were found, on a first axis of `MODES`, and their shares of its mass, by Laplace."""
 
-    U never rises and curvature is at least the prior's, so a step can neither diverge nor be undefined.
+    white: Whitening
+    share: Float[Array, " modes"]
+
+    def which(self, u: Scalar) -> Int:
+        """The mode of a uniform number: mode k with the probability `share[k]`."""
+        return jnp.sum(jnp.cumsum(self.share)[:-1] <= u, dtype=int)
+
+
+def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision: Theta, n: Int) -> Modes:
+    """The modes by Newton's method with a line search, the first from the start where U is least.
+
+    Each of the others is looked for from the lowest start that is parted from all modes found before: on the way from one of
+    them U rises, and falls again. A share of 0 says that none was found. U never rises and curvature is at least the prior's,
+    so a step can neither diverge nor be undefined.
     """
     height = lambda x: jnp.nan_to_num(surface.value(x), nan=jnp.inf, posinf=jnp.inf, neginf=jnp.inf)  # noqa: E731
     heights = jax.vmap(height)(starts)
-    x = starts[jnp.argmin(heights)]
-    shares = 0.5 ** jnp.arange(HALVINGS)
+    lengths = jnp.asarray(LENGTHS)
+    between = (jnp.arange(BETWEEN) + 1) / (BETWEEN + 1)
 
-    def whitening(x: Theta) -> tuple[Whitening, Local]:
+    def whitening(x: Theta) -> tuple[Whitening, Theta]:
         here = surface.local(x)
         safe = lambda a: jnp.nan_to_num(a, posinf=0.0, neginf=0.0)  # noqa: E731
-        return Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares)), here
+        white = Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares))
+        return white, white.root.T @ safe(here.slope)
 
     def move(_, carry):
         x, least = carry
-        white, here = whitening(x)
-        g = white.root.T @ jnp.nan_to_num(here.slope, posinf=0.0, neginf=0.0)
-        tried = x - shares[:, None] * (white.root @ g)
+        white, g = whitening(x)
+        tried = x - lengths[:, None] * (white.root @ g)
         found = jax.vmap(height)(tried)
         best = jnp.argmin(found)
         better = found[best] < least
         return jnp.where(better, tried[best], x), jnp.where(better, found[best], least)
 
-    x, _ = lax.fori_loop(0, NEWTON_STEPS, move, (x, jnp.min(heights)))
-    return whitening(x)[0]
+    def wall(x: Theta, y: Theta, at_y: Scalar) -> Scalar:
+        """How much higher than at y the way from x to it is."""
+        return jnp.max(jax.vmap(height)(x + between[:, None] * (y - x))) - at_y
+
+    def find(found):
+        k, white, least, log_mass, parted = found
+        begin = jnp.argmin(jnp.where(parted, heights, jnp.inf))
+        x, here = lax.fori_loop(0, NEWTON_STEPS, move, (starts[begin], heights[begin]))
+        new, slope = whitening(x)
+        walls = jax.vmap(lambda other, height: jnp.minimum(wall(other, x, here), wall(x, other, height)))(white.centre, least)
+        mode = jnp.all((jnp.arange(MODES) >= k) | (walls > WALL)) & (jnp.sum(jnp.square(slope)) < 0.25)
+        mass = jnp.where(mode | (k == 0), new.log_volume - here, -jnp.inf)
+        put = lambda old, new: jnp.where((jnp.arange(MODES) == k).reshape(-1, *[1] * (old.ndim - 1)), new, old)  # noqa: E731
+        parted = parted & (jax.vmap(partial(wall, x))(starts, heights) > WALL / 2)
+        return (k + 1, *jax.tree.map(put, (white, least, log_mass), (new, here, mass)), parted)
+
+    start = (
+        0,
+        Whitening.empty(MODES, dim=starts.shape[1]),
+        jnp.zeros(MODES),
+        jnp.full(MODES, -jnp.inf),
+        jnp.ones(len(starts), bool),
+    )
+    _, white, _, log_mass, _ = lax.while_loop(lambda found: (found[0] < MODES) & jnp.any(found[-1]), find, start)
+    return Modes(white, jax.nn.softmax(log_mass))
 
 
 def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
