@@ -285,7 +285,7 @@ class Pool(_OnChain):
             return Info.of(
                 all_finite(one.thetas, one.n),
                 mean_over_seen(info.acceptance, one.n),
-                jnp.min(jnp.where(seen, ess, jnp.inf)),
+                jnp.min(jnp.where(seen, jnp.minimum(ess, self.size), jnp.inf)),  # only the ends are drawn from
                 jnp.max(jnp.where(seen, rhat, 1.0)),
                 oracle_distance(model, history, one.n, lambda: (values().mean(-1), values().std(-1))),
                 stuck=jnp.max(jnp.where(one.n > 0, jnp.mean(stuck, 1), 0.0)),
@@ -364,7 +364,7 @@ def default_belief(model: Any, size: int = 256, steps: int = DEFAULT_STEPS) -> E
 def split_rhat(
     info: ChainInfo, stuck: Bool[Array, "arms chains"] | None = None
 ) -> tuple[Float[Array, "arms dim"], Float[Array, "arms dim"]]:
-    """Split R-hat over the half chains of a pool, and how many independent draws its ends are worth, their number at most.
+    """Split R-hat over the half chains of a pool, and the effective number of draws in their last half.
 
     R̂ = √((W (s-1)/s + B) / W) with W the mean variance within half chains of s steps and B the variance of their
     means (Vehtari et al. 2021). The variance of the chain means, over that of a draw, gives the effective size of the
@@ -379,7 +379,7 @@ def split_rhat(
     rhat = jnp.sqrt(total / jnp.maximum(within, 1e-30))
     moving = chains if stuck is None else jnp.sum(~stuck, 1)[:, None]
     ess = moving * total / jnp.maximum(jnp.var(jnp.mean(info.half_means, 2), 1, ddof=1), 1e-30)
-    return rhat, jnp.minimum(ess / jnp.square(jnp.maximum(rhat, 1.0)), moving)
+    return rhat, jnp.minimum(ess, 2 * moving * s) / jnp.square(jnp.maximum(rhat, 1.0))
 
 
 def oracle_distance(model: Any, history: Tree, n: Int[Array, " arms"], moments: Callable[[], tuple[Array, Array]]) -> Array:

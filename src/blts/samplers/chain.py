@@ -200,7 +200,8 @@ class Chain:
         def of_chain(few: bool, pair, chain):
             r, a = pair // A, pair % A
             words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
-            at = theta[r, a, 0] if modes is None else jax.tree.map(lambda x: x[pair, which[pair, chain]], modes.white)
+            chosen = lambda x: x[pair, which[pair, chain]]  # type: ignore[index]  # noqa: E731
+            at = theta[r, a, 0] if modes is None else jax.tree.map(chosen, modes.white)
             lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
