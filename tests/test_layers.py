@@ -27,7 +27,7 @@ LAYERS = (
     ("batching", "samplers"),
     ("theory",),
     ("dynamics",),
-    ("models",),
+    ("models", "decision"),
     ("history",),
     ("planning",),
     ("registry", "random", "compilation"),

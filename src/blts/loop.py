@@ -25,9 +25,10 @@ from jax import lax
 
 from . import _kernel, _lanes, _random
 from ._random import ACT, ENV, OBSERVE, Round, round_key
-from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
+from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from .batching import most_batches
-from .history import block_of, count, order, where
+from .decision import Clock, decide
+from .history import block_of, order, where
 
 AHEAD = 8  # pairs of rounds drawn at once: enough for long vectors, few enough for the cache and for the bits of a word
 BLOCK = 192  # lanes that learn together on a CPU; elsewhere a quarter of them do
@@ -181,26 +182,26 @@ def _row(env, key) -> Row:
 def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
     """One round of one replication where `live`: the lane after it, whether it closes the batch, and the action."""
     key, now = _random.from_words(words), Round(pair, half)
-    action = agent.act(round_key(key, now, ACT), lane.agent, lane.obs, Played(now.t, lane.plays))
+    choose = lambda played: (agent.act(round_key(key, now, ACT), lane.agent, lane.obs, played), ())  # noqa: E731
+    clock = Clock(now.t, lane.plays, lane.batching, jnp.asarray(False))
+    clock, action, _ = decide(choose, batching, clock, now.t, lane.obs, live)
     env_state, step = env.step(round_key(key, now, ENV), lane.env, action)
     history = agent.remember(lane.history, Row(lane.obs, action, step.reward, step.obs), live)
-    clock, due = batching.step(lane.batching, lane.obs, action)
-    due = due & live
     best = step.regret <= 0 if step.best is None else step.best
     after = Lane(
         env=where(live, env_state, lane.env),
         obs=where(live, step.obs, lane.obs),
         agent=lane.agent,
         history=history,
-        batching=where(live, clock, lane.batching),
-        plays=count(lane.plays, action, live),
-        batches=lane.batches + due,
+        batching=clock.batching,
+        plays=clock.plays,
+        batches=lane.batches + clock.due,
         regret=lane.regret + jnp.where(live, step.regret, 0.0),
         reward=lane.reward + jnp.where(live, step.reward, 0.0),
         best=lane.best + (live & best),
         diagnostics=lane.diagnostics,
     )
-    return after, due, action
+    return after, clock.due, action
 
 
 def observe_alone(agent, key: PRNGKey, lane: Lane) -> tuple[Tree, Info]:

@@ -79,7 +79,7 @@ def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[
 
 def _chunk(ctx: Context, current: Policy, ticks: policy.Clock, limit: int, size: int) -> tuple[policy.Clock, policy.Decided]:
     built = current.built
-    return policy.decide(ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, size=size)
+    return policy.decide_many(ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, size=size)
 
 
 def _compile(ctx: Context, n: int) -> None:

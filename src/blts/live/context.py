@@ -45,7 +45,7 @@ class Context:
         self.key = policy.root_key(spec.seed)
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()
-        """Numbers of arms and sizes of chunks for which `policy.decide` is compiled."""
+        """Numbers of arms and sizes of chunks for which `policy.decide_many` is compiled."""
         self.stored_vectors: set[str] = set()
         """Propensity vectors that are known to be in the database."""
         self.fold = ledger.Fold(self.id)

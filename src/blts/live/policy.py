@@ -17,9 +17,9 @@ from jax import lax
 
 from .. import _random
 from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
+from ..decision import Clock, decide
 from ..declared import why_lost
 from ..errors import ConfigError
-from ..history import count
 
 LAST = 2**32 - 1  # no decision has this index: what folds it in has a key of its own
 SMALLEST = 16  # decisions of the smallest compiled chunk
@@ -37,17 +37,6 @@ class Never:
 
 
 jax.tree_util.register_pytree_node(Never, lambda never: ((), None), lambda aux, leaves: Never())
-
-
-class Clock(NamedTuple):
-    """What runs on with decisions and never with rewards."""
-
-    t: Int[Array, ""]
-    """Decisions so far."""
-    plays: Int[Array, " arms"]
-    batching: Tree
-    due: Bool[Array, ""]
-    """Whether the last decision closed its batch."""
 
 
 class Mixture(NamedTuple):
@@ -132,15 +121,15 @@ def chunk_size(n: int) -> int:
     return min(max(SMALLEST, 1 << max(n - 1, 0).bit_length()), LARGEST)
 
 
-def decide(
+def decide_many(
     key: PRNGKey, agent: Any, batching: Any, frozen: Frozen, clock: Clock, mixture: Mixture, limit: int, *, size: int
 ) -> tuple[Clock, Decided]:
     """Up to `limit` decisions, cut where the batch ends."""
-    return _decide(key, agent, batching, frozen, clock, mixture, np.int32(limit), size=size, by_law=bool(frozen.by_law))
+    return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), size=size, by_law=bool(frozen.by_law))
 
 
 @partial(jax.jit, static_argnames=("size", "by_law"))
-def _decide(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, *, size: int, by_law: bool):
+def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, *, size: int, by_law: bool):
     ts = clock.t + 1 + jnp.arange(size)
     keys = jax.vmap(lambda t: _random.round_key(key, _random.Round.of(t), _random.ACT))(ts)
     fixed = is_fixed(agent)
@@ -151,20 +140,19 @@ def _decide(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture
     # An agent splits its key into as many as it has arms; the last index is none of them.
     coins = jax.vmap(lambda k: _random.uniform(_random.fold_in(k, LAST), (2,)))(keys)
 
-    def step(carry, x):
-        clock = carry
+    def step(clock: Clock, x):
         t, k, arm, coin, inside = x
         live = inside & ~clock.due
-        law = frozen.law
-        if not fixed:
-            played = Played(t, clock.plays)
-            arm, law = agent.act(k, frozen.state, (), played), agent.propensities_at(frozen.state, (), played)
-        arm = pick(coin[1], law) if by_law else arm
-        arm, law = mix(coin, arm, law, mixture, clock.plays)
-        state, closes = batching.step(clock.batching, (), arm)
-        after = Clock(t, count(clock.plays, arm, live), state, closes)
-        after = jax.tree.map(lambda new, old: jnp.where(live, new, old), after, clock)
-        return after, Decided(arm, law, live)
+
+        def choose(played: Played) -> tuple[Array, Array]:
+            if fixed:
+                own, law = arm, frozen.law
+            else:
+                own, law = agent.act(k, frozen.state, (), played), agent.propensities_at(frozen.state, (), played)
+            return mix(coin, pick(coin[1], law) if by_law else own, law, mixture, played.counts)
+
+        after, arm, law = decide(choose, batching, clock, t, (), live)
+        return after._replace(due=clock.due | after.due), Decided(arm, law, live)
 
     return lax.scan(step, clock, (ts, keys, own, coins, jnp.arange(size) < limit))
 
