@@ -1,6 +1,6 @@
 """Other packages on the same bandit: decision steps per second of one replication.
 
-They are installed in an environment of their own, `.venv-peers`, and run there by `peer_runs.py`.
+They run in environments of their own, `.venv-peers` and `.venv-peers-mdps`: what they ask for contradicts each other.
 """
 
 from __future__ import annotations
@@ -17,32 +17,37 @@ from . import bandits
 from .timing import alternate
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-HOME = ROOT / ".venv-peers"
-PACKAGES = ("mabwiser==2.7.4", "river==0.26.1", "statisticalrl-learners==2.2507")
+PEERS = {
+    "peer_runs.py": (".venv-peers", ("mabwiser==2.7.4", "river==0.26.1")),
+    "peer_mdps.py": (".venv-peers-mdps", ("statisticalrl-learners==2.2507",)),
+}
+"""The environment of each script of this folder that runs peers, and what is installed there."""
 
 
 class CannotInstall(Exception):
     """The peers' environment could not be made, for example without a network."""
 
 
-def environment() -> pathlib.Path:
-    """The Python of the peers' environment, which is made when it is missing."""
-    python, done = HOME / "bin" / "python", HOME / "installed"
-    if done.exists() and done.read_text().split() == list(PACKAGES):
+def environment(script: str) -> pathlib.Path:
+    """The Python of a script's environment, which is made when it is missing."""
+    folder, packages = PEERS[script]
+    home = ROOT / folder
+    python, done = home / "bin" / "python", home / "installed"
+    if done.exists() and done.read_text().split() == list(packages):
         return python
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-    for command in ([sys.executable, "-m", "venv", str(HOME)], pip):
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages]
+    for command in ([sys.executable, "-m", "venv", str(home)], pip):
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:
             raise CannotInstall(ran.stderr.strip().splitlines()[-1] if ran.stderr.strip() else " ".join(command))
-    done.write_text("\n".join(PACKAGES))
+    done.write_text("\n".join(packages))
     return python
 
 
 def run_there(script: str, *arguments: int) -> Any:
     """What a script of this folder prints as JSON in the peers' environment, or why it did not run."""
     try:
-        python = environment()
+        python = environment(script)
     except CannotInstall as error:
         return f"The peers could not be installed, so they are left out: {error}"
     command = [str(python), str(ROOT / "benchmarks" / script), *map(str, arguments)]
