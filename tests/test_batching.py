@@ -293,8 +293,8 @@ def test_where_the_printed_bound_fails():
         (lambda: Grid((1.5, 3)), "Grid: times must be rounds from 1 upwards in increasing order; got (1.5, 3)."),
         (lambda: Grid("abc"), "Grid: times must be rounds from 1 upwards in increasing order; got 'abc'."),
         (lambda: Grid(5), "Grid: times must be rounds from 1 upwards in increasing order; got 5."),
-        (lambda: Grid.minimax(10, 0), "Grid: batches must be a whole number between 1 and the horizon 10; got 0."),
-        (lambda: Grid.geometric(10, 11), "Grid: batches must be a whole number between 1 and the horizon 10; got 11."),
+        (lambda: Grid.minimax(10, 0), "Grid: batches must be a whole number from 1 to 10; got 0."),
+        (lambda: Grid.geometric(10, 11), "Grid: batches must be a whole number from 1 to 10; got 11."),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(build, sentence):

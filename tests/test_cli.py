@@ -299,7 +299,7 @@ BAD = {
     "unknown prior": (("--prior", "informativ"), "Did you mean 'informative'?"),
     "a horizon beyond 32 bits": (
         ("--horizon", "3000000000"),
-        "horizon must be a whole number ≥ 1 and ≤ 2147483647; got 3000000000.",
+        "horizon must be a whole number from 1 to 2147483647; got 3000000000.",
     ),
     "steps beyond 32 bits": (("--set", "steps=99999999999"), "steps must be at most 2147483647; got 99999999999."),
     "a minibatch beyond 32 bits": (("--set", "minibatch=99999999999"), "minibatch must be at most 2147483647"),

@@ -68,7 +68,7 @@ BAD = {
     "an old key of the wrong shape": (lambda: simulate(jnp.zeros(3, jnp.uint32)), "key must be"),
     "a fixed batch of 0": (lambda: blts.Fixed(0), "size must be a whole number ≥ 1"),
     "a grid that goes back": (lambda: blts.Grid((3, 2)), "increasing order"),
-    "more batches than rounds": (lambda: blts.Grid.minimax(5, 6), "between 1 and the horizon"),
+    "more batches than rounds": (lambda: blts.Grid.minimax(5, 6), "from 1 to 5"),
     "UCB1 without arms": (lambda: blts.UCB1(0), "actions must be a whole number ≥ 1"),
     "ε-greedy that never explores": (lambda: blts.EpsilonGreedy(3, c=0.0), "c must be > 0"),
     # Samplers
@@ -148,7 +148,7 @@ BAD = {
     "options in a list": (lambda: blts.condition("gaussian", "blts", options=["steps"]), "options must be a dict"),  # type: ignore[arg-type]
     # Numbers that are too large, or of another kind
     "a horizon beyond 32 bits": (lambda: simulate(horizon=3_000_000_000), "horizon must be at most 2147483647"),
-    "a named horizon beyond 32 bits": (lambda: blts.condition("gaussian", "blts", horizon=3_000_000_000), "≤ 2147483647"),
+    "a named horizon beyond 32 bits": (lambda: blts.condition("gaussian", "blts", horizon=3_000_000_000), "to 2147483647"),
     "a horizon that is text": (lambda: blts.condition("gaussian", "blts", horizon="10"), "horizon must be a whole number"),  # type: ignore[arg-type]
     "replications beyond 32 bits": (lambda: simulate(first=2**31 - 2), r"first \+ replications must be at most 2147483647"),
     "a batch beyond 32 bits": (lambda: blts.Fixed(2**31), "size must be at most 2147483647"),

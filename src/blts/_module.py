@@ -16,7 +16,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .declared import mark_lost
-from .errors import ConfigError, UnknownName
+from .errors import ConfigError, UnknownName, whole
 
 T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
@@ -144,11 +144,10 @@ def finite(owner: Any, *names: str) -> None:
 
 
 def at_least(owner: Any, name: str, least: int) -> None:
-    value = getattr(owner, name)
-    if not (isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least):
-        raise ConfigError(f"{type(owner).__name__}: {name} must be a whole number ≥ {least}; got {value!r}.")
+    what = f"{type(owner).__name__}: {name}"
+    value = whole(what, getattr(owner, name), least)
     if value > np.iinfo(np.int32).max:
-        raise ConfigError(f"{type(owner).__name__}: {name} must be at most {np.iinfo(np.int32).max}; got {value!r}.")
+        raise ConfigError(f"{what} must be at most {np.iinfo(np.int32).max}; got {value}.")
 
 
 def short(value: Any) -> str:

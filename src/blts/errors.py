@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from numbers import Integral
 from typing import Any
 
 
@@ -38,14 +39,40 @@ def require_object(where: str, value: Any, members: Iterable[str], example: str,
         raise ConfigError(f"{where} must be an object such as {example}; {got} has no {', '.join(missing)}.")
 
 
+def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """A whole number within limits.
+
+    Args:
+        name: what it is, the subject of the sentence.
+        value: what was given; True and False are no numbers.
+        least: the smallest that is allowed.
+        most: the largest, where there is one.
+
+    Returns:
+        The number as an `int`.
+
+    Raises:
+        ConfigError: it is none, or outside the limits.
+    """
+    number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+    if number is not None and number >= least and (most is None or number <= most):
+        return number
+    limits = f"≥ {least}" if most is None else f"from {least} to {most}"
+    raise ConfigError(f"{name} must be a whole number {limits}; got {value!r}.")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A question with the nearest known name, to be put after a sentence; empty where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
 class UnknownName(BltsError, LookupError):
     """A name that nothing is registered under; the message carries the nearest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         known = sorted(known)
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"There is no {kind} named {name!r}.{hint} Known: {', '.join(known)}.")
+        super().__init__(f"There is no {kind} named {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
 
 
 class Lost(BltsError, AttributeError):

@@ -20,7 +20,7 @@ from . import leap, loop
 from ._random import as_key
 from ._typing import PRNGKey
 from .batching import most_batches
-from .errors import ConfigError, MemoryNeeded, require_object
+from .errors import ConfigError, MemoryNeeded, require_object, whole
 from .specification import check_rewards, stale_regret
 from .trace import Trace
 
@@ -106,10 +106,8 @@ def simulate(
         "chunk": replications if chunk is None else chunk,
         "threads": 1 if threads is None else threads,
     }.items():
-        if not _is_whole(value) or value < 1:
-            raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
-    if not _is_whole(first) or first < 0:
-        raise ConfigError(f"first must be a whole number ≥ 0; got {first!r}.")
+        whole(name, value)
+    whole("first", first, 0)
     for name, value in {"horizon": horizon, "first + replications": first + replications}.items():
         if value > LONGEST:
             raise ConfigError(f"{name} must be at most {LONGEST}, the largest whole number of 32 bits; got {value}.")

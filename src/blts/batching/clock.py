@@ -12,7 +12,7 @@ from jax import lax
 
 from .._module import at_least, module, static
 from ..declared import rests_on
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from .base import NEVER
 
 
@@ -143,7 +143,7 @@ class Grid(_Clock):
         >>> Grid.minimax(650, 3).times
         (40, 257, 650)
         """
-        _grid_arguments(horizon, batches)
+        whole("Grid: batches", batches, 1, horizon)
         a = horizon ** (1 / (2 - 2 ** (1 - batches)))
         u = [a]
         for _ in range(batches - 1):
@@ -157,13 +157,8 @@ class Grid(_Clock):
         >>> Grid.geometric(650, 3).times
         (8, 75, 650)
         """
-        _grid_arguments(horizon, batches)
+        whole("Grid: batches", batches, 1, horizon)
         return cls(_rounded([horizon ** (j / batches) for j in range(1, batches + 1)], horizon))
-
-
-def _grid_arguments(horizon: int, batches: int) -> None:
-    if not isinstance(batches, int) or isinstance(batches, bool) or not 1 <= batches <= horizon:
-        raise ConfigError(f"Grid: batches must be a whole number between 1 and the horizon {horizon}; got {batches!r}.")
 
 
 def _rounded(ends: list[float], horizon: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import difflib
 from typing import Any, NamedTuple
 
 from .. import registry
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from ..problems import Problem
 from ..simulation import LONGEST
 from .setting import Setting
@@ -62,9 +62,7 @@ def condition(
     if drawn:
         problem = problem.drawn(prior)
     T = problem.horizon if horizon is None else horizon
-    if not isinstance(T, int) or isinstance(T, bool) or not 1 <= T <= LONGEST:
-        most = f" and ≤ {LONGEST}" if isinstance(T, int) and T > LONGEST else ""
-        raise ConfigError(f"horizon must be a whole number ≥ 1{most}; got {T!r}.")
+    whole("horizon", T, 1, LONGEST)
     on = Setting(problem.env, model, T)
     names = {"env": env, "agent": agent, "batching": scheme, "prior": next(iter(problem.priors)) if prior is None else prior}
     return Condition(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from . import study as study_cli
 
 FULL, QUICK = 400, 40
@@ -33,8 +33,7 @@ def command(
         raise ConfigError(f"replications must be ≥ 2, so that there is a spread to report; got {replications}.")
     if quick and replications != FULL:
         raise ConfigError(f"--quick has {QUICK} replications; leave it or --replications out.")
-    if seed < 0:
-        raise ConfigError(f"seed must be a whole number ≥ 0; got {seed}.")
+    whole("seed", seed, 0)
     factor = (QUICK if quick else replications) / FULL
     names = [only] if only else paper.QUICK if quick else paper.NAMES
     chosen = [dataclasses.replace(paper.study(name).scaled(factor), seed=seed) for name in names]

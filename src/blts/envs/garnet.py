@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from .tabular import MDP
 
 
@@ -18,8 +18,7 @@ def garnet(states: int = 10, actions: int = 3, successors: int = 3, seed: int = 
     2
     """
     for name, value, least in (("states", states, 2), ("actions", actions, 1), ("successors", successors, 1), ("seed", seed, 0)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ConfigError(f"garnet: {name} must be a whole number ≥ {least}; got {value!r}.")
+        whole(f"garnet: {name}", value, least)
     if successors > states:
         raise ConfigError(f"garnet: successors must be at most the {states} states; got {successors}.")
     if not 0 < reward_share <= 1:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from .tabular import MDP
 
 LEFT, RIGHT = 0, 1
-
-
-def _length(states: int, least: int = 2) -> None:
-    if not isinstance(states, int) or isinstance(states, bool) or states < least:
-        raise ConfigError(f"states must be a whole number ≥ {least}; got {states!r}.")
 
 
 def riverswim_paper(states: int = 5, left: float = 2.0, right: float = 10.0) -> MDP:
@@ -25,7 +20,7 @@ def riverswim_paper(states: int = 5, left: float = 2.0, right: float = 10.0) -> 
     >>> print(riverswim_paper())
     An MDP of 5 states and 2 actions with the optimal average reward 7.513.
     """
-    _length(states)
+    whole("states", states, 2)
     moves = {
         LEFT: [(-1, 0.2), (0, 0.8)],
         RIGHT: [(-1, 0.2), (1, 0.8)],
@@ -46,7 +41,7 @@ def strens_chain(states: int = 5, slip: float = 0.2, left: float = 2.0, right: f
     >>> print(strens_chain())
     An MDP of 5 states and 2 actions with the optimal average reward 4.176.
     """
-    _length(states)
+    whole("states", states, 2)
     if not 0 <= slip <= 0.5:
         raise ConfigError(f"slip must be a probability between 0 and 0.5; got {slip!r}.")
     s = np.arange(states)
@@ -66,7 +61,7 @@ def riverswim(states: int = 6, left: float = 0.005, right: float = 1.0) -> MDP:
     >>> print(riverswim())
     An MDP of 6 states and 2 actions with the optimal average reward 0.4286.
     """
-    _length(states)
+    whole("states", states, 2)
     return _swim(states, left, right, first=(0.4, 0.6), interior=(0.05, 0.6, 0.35), last=(0.4, 0.6))
 
 
@@ -77,7 +72,7 @@ def riverswim_strehl(states: int = 6, left: float = 5.0, right: float = 10_000.0
     >>> riverswim_strehl().states
     6
     """
-    _length(states)
+    whole("states", states, 2)
     return _swim(states, left, right, first=(0.7, 0.3), interior=(0.1, 0.6, 0.3), last=(0.7, 0.3))
 
 

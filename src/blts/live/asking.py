@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import sqlalchemy as sa
 
+from ..errors import whole
 from . import encoding, entries, ledger, policy, refreshing, schema
 from .answers import Answer, Decision, rewards_in_words
-from .checks import check_whole
 from .store import Record, insert
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_AT_ONCE = 1_000_000  # decisions of one request
 
 def ask(ctx: Context, n: int, request_id: str | None) -> Answer:
     """Up to n decisions in one transaction."""
-    check_whole("n", n, 1, MOST_AT_ONCE)
+    whole("n", n, 1, MOST_AT_ONCE)
     if ctx.external:
         refreshing.catch_up(ctx)
     _compile(ctx, n)

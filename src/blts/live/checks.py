@@ -7,8 +7,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ..errors import ConfigError
 from ..models.base import SUPPORTS
 
@@ -43,11 +41,6 @@ def check_metadata(metadata: Any) -> dict[str, Any]:
         return json.loads(json.dumps(dict(metadata), allow_nan=False))
     except (TypeError, ValueError):
         raise ConfigError(f"An arm's metadata must be what JSON can hold; got {metadata!r}.") from None
-
-
-def check_whole(name: str, value: Any, least: int, most: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not least <= value <= most:
-        raise ConfigError(f"{name} must be a whole number from {least} to {most}; got {value!r}.")
 
 
 LARGEST = 1e30  # single precision ends at 3e38, and a square must not pass it

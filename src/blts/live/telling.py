@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError, UnknownName
+from ..errors import ConfigError, UnknownName, whole
 from . import aggregate, entries, ledger, parsing, refreshing
 from .answers import Told
 from .asking import MOST_AT_ONCE
-from .checks import check_whole
 from .store import Record
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
     """Totals of `count` rewards of an arm, which settle its oldest waiting decisions."""
     if request_id is None:
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
-    check_whole("count", count, 1, MOST_AT_ONCE)
+    whole("count", count, 1, MOST_AT_ONCE)
     values = aggregate.rows(ctx.model, count, totals)
     what = "aggregate " + json.dumps([arm, count, totals])
     with ctx.store.write() as c:

@@ -20,7 +20,7 @@ from .._module import is_concrete, short
 from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..declared import fact, methods_of, missing, provides, why_lost
-from ..errors import ConfigError, require_object
+from ..errors import ConfigError, require_object, whole
 from ..history import pick
 from .marginal import Marginal
 
@@ -331,8 +331,7 @@ def arm_count(model: Any) -> int | None:
 def stack(model: M, arms: int) -> M:
     """The model with every number repeated to `[arms, …]`, ready to be mapped over its arms."""
     have = arm_count(model)
-    if not isinstance(arms, int | np.integer) or isinstance(arms, bool) or arms < 1:
-        raise ConfigError(f"{type(model).__name__}: arms must be a whole number ≥ 1; got {arms!r}.")
+    whole(f"{type(model).__name__}: arms", arms)
     if have is not None and have != arms:
         raise ConfigError(f"{type(model).__name__} describes {have} arms where {arms} are needed; give one value or {arms} values.")
     repeated = {name: value if np.ndim(value) > ndim else _repeat(value, arms) for name, ndim, value in _numbers(model)}

@@ -18,7 +18,7 @@ from .. import _random
 from .._module import array, module, positive, short, static
 from .._typing import Array, Float, Numbers, PRNGKey, Scalar, Theta
 from ..declared import rests_on
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from .base import SUPPORTS, Described, Theory, arm_count, check_density, first_arm, low_high, stack
 
 C = TypeVar("C")
@@ -432,8 +432,7 @@ def from_functions(
     ):
         if not callable(part) and (needed or part is not None):
             raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.")
-    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 1:
-        raise ConfigError(f"{maker}: dim must be a whole number ≥ 1; got {dim!r}.")
+    whole(f"{maker}: dim", dim)
     curvature: Any = _numbers_only(maker, {"L": L})["L"]
     if np.ndim(curvature) == 0:
         curvature = np.broadcast_to(curvature, (dim,))

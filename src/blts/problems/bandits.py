@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import envs, models
-from ..errors import ConfigError
+from ..errors import whole
 from ..registry import register
 from .base import Problem
 
@@ -24,8 +24,7 @@ def _of(env: Any, informative: Any, uninformative: Any, horizon: int = 650) -> P
 @register("environment", "gaussian")
 def gaussian(arms=15) -> Problem:
     """The paper's Gaussian bandit: means evenly spaced in [1, 20], sd 0.5."""
-    if arms < 2:
-        raise ConfigError(f"arms must be a whole number ≥ 2; got {arms}.")
+    whole("arms", arms, 2)
     env = envs.Bandit.with_means(models.Gaussian(sd=0.5), np.linspace(1, 20, arms))
     informative = models.Gaussian(prior_mean=np.linspace(14, 20, arms), prior_sd=0.375**-0.5, sd=0.5)
     return _of(env, informative, models.Gaussian(prior_mean=14.0, prior_sd=8.0**0.5, sd=0.5))

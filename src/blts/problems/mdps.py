@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import dynamics, envs
-from ..errors import ConfigError
+from ..errors import whole
 from ..models import Tabular
 from ..registry import register
 from .base import Problem
@@ -54,8 +54,7 @@ def garnet(states=10, actions=3, successors=3, seed=0) -> Problem:
 def dirichlet_mdp(states=5, actions=2, alpha=1.0, seed=0) -> Problem:
     """MDPs drawn from a Dirichlet prior for each replication, with random known rewards: Bayesian regret."""
     for name, value, least in (("states", states, 2), ("actions", actions, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ConfigError(f"{name} must be a whole number ≥ {least}; got {value}.")
+        whole(name, value, least)
     rewards = np.random.default_rng(seed).uniform(size=(states, actions))
     model = Tabular(rewards, alpha)
     return Problem(envs.DrawnMDP(model), {"uniform": model}, HORIZON)

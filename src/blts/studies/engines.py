@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from ..compilation import keep_programs
-from ..errors import ConfigError, UnknownName
+from ..errors import ConfigError, UnknownName, whole
 from .spec import Cell
 
 Done = Iterator[tuple[Cell, bytes]]
@@ -107,8 +107,8 @@ def check_engine(name: str, workers: int | None, address: str | None) -> Callabl
     """The engine of a name, where it can do what is asked of it."""
     if name not in ENGINES:
         raise UnknownName("engine", name, ENGINES)
-    if workers is not None and workers < 1:
-        raise ConfigError(f"--workers must be a whole number ≥ 1; got {workers}.")
+    if workers is not None:
+        whole("--workers", workers)
     if address is not None and name != "dask":
         raise ConfigError("--address goes with --engine dask; leave it out, or choose that engine.")
     if address is not None and workers is not None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 import itertools
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ..errors import ConfigError
+from ..errors import ConfigError, did_you_mean, whole
 
 Condition = dict[str, Any]
 """A table of names and numbers. In a study as written a value may be a list, which stands for each of its members."""
@@ -72,11 +71,8 @@ class Study:
     """A digest of the code that computes; written when a study is run, so that its results are found by later code too."""
 
     def __post_init__(self):
-        whole = {"replications": 2, "block": 1, "seed": 0}
-        for field, least in whole.items():
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ConfigError(f"{field} must be a whole number ≥ {least}; got {value!r}.")
+        for field, least in {"replications": 2, "block": 1, "seed": 0}.items():
+            whole(field, getattr(self, field), least)
         for field in ("name", "task", "title", "text", "chapter", "score", "rows", "columns"):
             if not isinstance(getattr(self, field), str):
                 raise ConfigError(f"{field} must be text; got {getattr(self, field)!r}.")
@@ -168,9 +164,7 @@ def check_fields(fields: dict[str, Any]) -> None:
 class UnknownField(ConfigError):
     def __init__(self, field: str, known: tuple[str, ...]):
         self.field = field
-        near = difflib.get_close_matches(field, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        super().__init__(f"A study has no field {field!r}.{hint} Fields: {', '.join(known)}.")
+        super().__init__(f"A study has no field {field!r}.{did_you_mean(field, known)} Fields: {', '.join(known)}.")
 
 
 def canonical(content: Any) -> str:

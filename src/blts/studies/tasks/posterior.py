@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import _random, registry, theory
 from ..._typing import Array, Float, Int, PRNGKey, Row
-from ...errors import ConfigError
+from ...errors import ConfigError, whole
 from ...loop import LAST
 from ...models import Gaussian
 from ...models.base import Moments
@@ -21,7 +21,7 @@ from ...samplers import Chain, mala, sgld, ula
 from ...samplers.chain import BLOCK
 from ..spec import Condition
 from .base import About, Arrays
-from .checks import above_zero, refuse_unknown, whole
+from .checks import above_zero, refuse_unknown
 
 SAMPLERS = {"sgld": sgld, "ula": ula, "mala": mala}
 SD = 0.5

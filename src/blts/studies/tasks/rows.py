@@ -12,11 +12,11 @@ import numpy as np
 
 from ... import _random, registry
 from ..._typing import Array, Float, Int, Key, PRNGKey
-from ...errors import ConfigError
+from ...errors import ConfigError, whole
 from ...samplers.rows import BLOCK, ExactRows, LogGammaRows, MirroredRows
 from ..spec import Condition
 from .base import About, Arrays
-from .checks import above_zero, refuse_unknown, whole
+from .checks import above_zero, refuse_unknown
 from .posterior import MOST_STEPS
 
 SAMPLERS = ("mirrored", "log-gamma")

@@ -9,7 +9,7 @@ import numpy as np
 from ... import registry, theory
 from ...batching import DoubledSinceSwitch, DoublingCounts, OneOf, Sequential, StaticDoubling
 from ...catalogue import condition as build
-from ...errors import ConfigError
+from ...errors import ConfigError, whole
 from ...simulation import simulate
 from ..spec import Condition
 from .base import About, Arrays
@@ -134,9 +134,7 @@ def built(condition: Condition) -> Any:
     if not isinstance(condition.get("drawn", False), bool):
         raise ConfigError(f"drawn must be true or false; got {condition['drawn']!r}.")
     for name in ("horizon", "times"):
-        value = condition.get(name, 1)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ConfigError(f"{name} must be a whole number ≥ 1; got {value!r}.")
+        whole(name, condition.get(name, 1))
     return build(
         condition["env"],
         condition["agent"],
