@@ -305,7 +305,7 @@ BAD = {
     "a minibatch beyond 32 bits": (("--set", "minibatch=99999999999"), "minibatch must be at most 2147483647"),
     "a batch beyond 32 bits": (("--batching", "fixed", "--batch-size", "99999999999"), "size must be at most 2147483647"),
     "replications beyond 32 bits": (("--agent", "uniform", "--replications", "3000000000"), "must be at most 2147483647"),
-    "horizon 0": (("--horizon", "0"), "horizon must be a whole number ≥ 1; got 0."),
+    "horizon 0": (("--horizon", "0"), "horizon must be a whole number from 1 to 2147483647; got 0."),
     "replications 0": (("--replications", "0"), "replications must be a whole number ≥ 1; got 0."),
     "replications -3": (("--replications", "-3"), "replications must be"),
     "no equals sign": (("--set", "steps"), "--set takes name=value"),
