@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from .base import Sparse, Transitions, expected
-from .classes import _csr, distance, edges, structure
+from .classes import graph_of, structure
 
 DENSE = 64
 """Up to this many states a dense solver is quicker than a sparse one, whatever the chain."""
@@ -144,11 +144,11 @@ def _restricted(table: Transitions, members: np.ndarray) -> Transitions:
 
 def unichain(transitions: Transitions, policy: np.ndarray, goal) -> np.ndarray:
     """The policy, changed outside `goal` so that from everywhere it leads there by a shortest way, if there is one."""
-    start, targets, (s, a, t) = edges(transitions)
-    states = start.size - 1
-    sources = np.repeat(np.arange(states), np.diff(start))
-    far = distance(*_csr(targets, sources, states), goal)
-    nearer = (far[t] >= 0) & (far[t] == far[s] - 1)
+    from scipy.sparse.csgraph import dijkstra
+
+    graph, (s, a, t) = graph_of(transitions)
+    far = dijkstra(graph.T, indices=goal, unweighted=True, min_only=True)
+    nearer = np.isfinite(far[t]) & (far[t] == far[s] - 1)
     policy = policy.copy()
     policy[s[nearer][::-1]] = a[nearer][::-1]  # the first such action
     return policy

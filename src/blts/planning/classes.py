@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .base import Sparse, Transitions
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 class Structure(NamedTuple):
@@ -36,99 +39,36 @@ def structure(transitions: Transitions) -> Structure:
     >>> found.communicating, found.weakly_communicating, [states.tolist() for states in found.classes]
     (False, True, [[0], [1]])
     """
-    start, targets, pairs = edges(transitions)
-    states = start.size - 1
-    sources = np.repeat(np.arange(states), np.diff(start))
-    back_start, back = _csr(targets, sources, states)
-    every = np.arange(states)
-    if reached(start, targets, [0]).all() and reached(back_start, back, [0]).all():
+    from scipy.sparse.csgraph import connected_components
+
+    graph, pairs = graph_of(transitions)
+    count, label = connected_components(graph, directed=True, connection="strong")
+    every = np.arange(label.size)
+    if count == 1:
         return Structure(True, True, (every,), (True,), every[:0])
-    label = _strong(start, targets)
-    classes = [np.flatnonzero(label == k) for k in range(label.max() + 1)]
-    classes.sort(key=lambda members: members[0])
+    classes = sorted((np.flatnonzero(label == k) for k in range(count)), key=lambda members: members[0])
     for k, members in enumerate(classes):
         label[members] = k
-    open_ = np.zeros(len(classes), bool)
+    sources, targets = graph.nonzero()
+    open_ = np.zeros(count, bool)
     open_[label[sources[label[sources] != label[targets]]]] = True
     closed = tuple(bool(x) for x in ~open_)
     staying = _staying(open_[label], *pairs)
     return Structure(False, sum(closed) == 1 and not staying.any(), tuple(classes), closed, np.flatnonzero(staying))
 
 
-def edges(transitions: Transitions) -> tuple[np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Who can follow whom under some action, as (start, targets), and the triples (state, action, successor) behind it."""
+def graph_of(transitions: Transitions) -> tuple[csr_array, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Which states can follow which under some action, as a sparse matrix, and the triples (state, action, successor) behind it."""
+    from scipy.sparse import csr_array
+
     if isinstance(transitions, Sparse):
         prob, successors = np.asarray(transitions.prob), np.asarray(transitions.next)
         s, a, k = np.nonzero(prob > 0)
         t = successors[s, a, k]
     else:
-        s, a, t = np.nonzero(np.asarray(transitions) > 0)
         prob = np.asarray(transitions)
-    states = prob.shape[0]
-    unique = np.unique(s.astype(np.int64) * states + t)
-    start, targets = _csr(unique // states, unique % states, states)
-    return start, targets, (s, a, t)
-
-
-def _csr(sources: np.ndarray, targets: np.ndarray, states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Edges grouped by source: those of s are `targets[start[s]:start[s + 1]]`."""
-    order = np.argsort(sources, kind="stable")
-    return np.concatenate([[0], np.cumsum(np.bincount(sources, minlength=states))]), targets[order]
-
-
-def reached(start: np.ndarray, targets: np.ndarray, first) -> np.ndarray:
-    """Which states can be reached from those given."""
-    return distance(start, targets, first) >= 0
-
-
-def distance(start: np.ndarray, targets: np.ndarray, first) -> np.ndarray:
-    """Steps from the states given along the edges; −1 where none leads."""
-    far = np.full(start.size - 1, -1)
-    frontier, steps = np.unique(first), 0
-    while frontier.size:
-        far[frontier] = steps
-        counts = start[frontier + 1] - start[frontier]
-        ends = np.cumsum(counts)
-        along = np.arange(counts.sum()) + np.repeat(start[frontier] - ends + counts, counts)
-        after = targets[along]
-        frontier, steps = np.unique(after[far[after] < 0]), steps + 1
-    return far
-
-
-def _strong(start: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Strongly connected components (Tarjan 1972), without recursion."""
-    states, first, after = start.size - 1, start.tolist(), targets.tolist()
-    order, low, label = [-1] * states, [0] * states, [-1] * states
-    stack: list[int] = []
-    seen = found = 0
-    for root in range(states):
-        if order[root] >= 0:
-            continue
-        path = [(root, first[root])]
-        while path:
-            s, edge = path.pop()
-            if order[s] < 0:
-                order[s] = low[s] = seen
-                seen += 1
-                stack.append(s)
-            deeper = False
-            while edge < first[s + 1]:
-                t = after[edge]
-                edge += 1
-                if order[t] < 0:
-                    path += [(s, edge - 1), (t, first[t])]  # the edge is looked at again when t is done
-                    deeper = True
-                    break
-                if label[t] < 0:
-                    low[s] = min(low[s], low[t])
-            if not deeper and low[s] == order[s]:
-                while True:
-                    t = stack.pop()
-                    label[t] = found
-                    if t == s:
-                        break
-                found += 1
-    return np.array(label)
+        s, a, t = np.nonzero(prob > 0)
+    return csr_array((np.ones(s.size, np.int32), (s, t)), shape=(prob.shape[0],) * 2), (s, a, t)
 
 
 def _staying(inside: np.ndarray, s: np.ndarray, a: np.ndarray, t: np.ndarray) -> np.ndarray:
