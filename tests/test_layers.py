@@ -30,7 +30,7 @@ LAYERS = (
     ("models", "decision"),
     ("history",),
     ("planning",),
-    ("registry", "random", "compilation"),
+    ("registry", "random", "compilation", "statistics"),
     ("_draws", "_kernel"),
     ("_graph",),
     ("_random",),

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from blts import statistics
 from blts.errors import ConfigError
-from blts.report import statistics
 from blts.report.comparing import UNKNOWN, agreement, paired, totals
 from blts.report.growth import growth, last_half, slope
-from blts.report.statistics import Summary, band, intervals, percentiles, resampled_means, simultaneous, summarise
+from blts.statistics import Summary, band, intervals, percentiles, resampled_means, simultaneous, summarise
 
 SIMULATIONS = 2000
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..errors import ConfigError
-from .statistics import Summary, simultaneous
+from ..statistics import Summary, simultaneous
 
 AGREES = 0.99
 """A printed mean differs from ours where this interval of the difference, Welch's, excludes 0."""

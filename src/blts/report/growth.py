@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .statistics import interval_of, summarise
+from ..statistics import interval_of, summarise
 
 LOGARITHM = "O(log T)"
 CLAIMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ConfigError, UnknownName
+from ..statistics import Summary, summarise
 from ..studies.spec import Condition, Study
 from ..studies.store import Result, Store
 from .comparing import Agreement, agreement
 from .growth import Growth, growth
-from .statistics import Summary, summarise
 from .words import word_of
 
 PROBLEM = ("env", "horizon", "drawn", "n", "arms", "states")

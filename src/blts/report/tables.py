@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import diagnosis
+from ..statistics import Summary
 from .comparing import Agreement, Difference, paired
 from .csvs import Row
 from .outcome import Measured, Outcome, Printed
-from .statistics import Summary
 from .words import Metric, decimals, fixed, interval, metric_of, name_of
 
 SETTING = "setting"

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ..statistics import Summary
 from .comparing import Difference
-from .statistics import Summary
 
 
 class Metric(NamedTuple):

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from ..statistics import band as band_of
 from ..words import listed
 from .base import Kind, Rows, names, placed, thinned
 from .style import GREY, across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...statistics import percentiles, resampled_means
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from ..statistics import percentiles, resampled_means
 from ..words import listed
 from .base import Kind, Rows
 from .style import GREY, end_labels, grid, log_ticks, looks, settle, spread

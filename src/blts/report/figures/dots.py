@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...statistics import student
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from ..statistics import student
 from ..tables import label_names
 from ..words import metric_of
 from .base import Kind, Rows

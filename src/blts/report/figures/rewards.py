@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...errors import ConfigError
+from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from ..statistics import band as band_of
 from .base import Kind, Rows, places, thinned, whom
 from .style import across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
 

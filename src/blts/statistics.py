@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ConfigError
+from .errors import ConfigError
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -48,7 +48,7 @@ def summarise(values: np.ndarray) -> Summary:
     """Mean, sd, standard error and the bootstrap-t interval of one quantity.
 
     >>> import numpy as np
-    >>> from blts.report.statistics import summarise
+    >>> from blts.statistics import summarise
     >>> summarise(np.array([3.0, 3.0, 3.0]))
     Summary(mean=3.0, sd=0.0, se=0.0, n=3, low=3.0, high=3.0)
     """
@@ -99,7 +99,7 @@ def simultaneous(values: np.ndarray, level: float = LEVEL) -> Simultaneous:
     columns without spread have points, and those that bootstrap-t says nothing of have Student's with Bonferroni's correction.
 
     >>> import numpy as np
-    >>> from blts.report.statistics import simultaneous
+    >>> from blts.statistics import simultaneous
     >>> found = simultaneous(np.array([[1.0, 0.0], [1.0, 1.0], [1.0, -1.0]]))
     >>> bool(found.low[0] == found.high[0] == 1), float(found.p[0]), float(found.p[1])
     (True, 0.0, 1.0)
