@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from jax import lax
 
-from blts import _lanes, _random, condition, loop, random
+from blts import _random, condition, loop, random
+from blts import lanes as _lanes
 
 LANES = 7
 X = jnp.linspace(-1.0, 2.0, LANES * 4).reshape(LANES, 4)
