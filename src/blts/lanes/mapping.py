@@ -62,5 +62,12 @@ def on_cpu() -> bool:
 
 
 def one_lane(x: Any) -> jax.ShapeDtypeStruct:
-    """The shape and dtype of one lane of an array with the lanes last."""
+    """The shape and dtype of one lane.
+
+    Args:
+        x: an array with the lanes last.
+
+    Returns:
+        The same without its last axis, to trace functions of one lane with.
+    """
     return jax.ShapeDtypeStruct(x.shape[:-1], x.dtype)

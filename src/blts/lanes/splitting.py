@@ -77,7 +77,15 @@ def split(f: Callable, groups: Sequence[tuple], then: tuple) -> Split:
 
 
 def of_lanes(values: Sequence[Value], f: Callable[[Array], Array]) -> list[Value]:
-    """Apply `f` to the arrays that are mapped; the others stay as they are."""
+    """Apply a function to the arrays that are mapped.
+
+    Args:
+        values: what an early part of a `Split` gave.
+        f: a function of an array with the lanes last.
+
+    Returns:
+        The values, of which those that are equal for all lanes stay as they are.
+    """
     return [v._replace(array=f(v.array)) if v.mapped else v for v in values]
 
 
@@ -105,12 +113,29 @@ def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
 
 
 def taken(tree: Tree, flags: Sequence[bool]) -> list[Any]:
-    """The leaves that are flagged."""
+    """The flagged leaves of a tree.
+
+    Args:
+        tree: any pytree.
+        flags: one for each leaf.
+
+    Returns:
+        A list of leaves.
+    """
     return [leaf for leaf, flag in zip(jax.tree.leaves(tree), flags, strict=True) if flag]
 
 
 def replaced(tree: Tree, flags: Sequence[bool], leaves: Sequence[Any]) -> Tree:
-    """The tree with the flagged leaves replaced."""
+    """A tree with its flagged leaves replaced: the inverse of `taken`.
+
+    Args:
+        tree: any pytree.
+        flags: one for each leaf.
+        leaves: what replaces the flagged ones, in order.
+
+    Returns:
+        A tree of the same structure.
+    """
     new = iter(leaves)
     old, structure = jax.tree.flatten(tree)
     return jax.tree.unflatten(structure, [next(new) if flag else leaf for leaf, flag in zip(old, flags, strict=True)])
