@@ -128,11 +128,11 @@ def main() -> None:
         return
     floor = floors()
     # A round draws a normal for every arm and one for the reward; two rounds share the generator's blocks, each of which gives two
-    # normals, of which `random.normal` takes one. Unless one kernel plays all rounds, the state goes through memory
-    # between them: for each arm the posterior's mean and sd, the count, mean and rounding of its rewards, its plays and their copy.
+    # normals, of which `random.normal` takes one. Between rounds the state goes through memory: for each arm the posterior's
+    # mean and sd, the count, mean and rounding of its rewards, its plays and their copy.
     limits = {
         "normals alone": 2 * floor["normals_per_s"] / (ARMS + 1),
-        "bytes of the state, if it went through memory": floor["bytes_per_s"] / (2 * 4 * 7 * ARMS),
+        "bytes of the state, read and written once a round": floor["bytes_per_s"] / (2 * 4 * 7 * ARMS),
     }
     rows = [rate(agent, size) for agent, some in sizes.items() for size in some]
     table = Table(title=f"{jax.devices()[0].device_kind}, T = {HORIZON}, {ARMS} arms, dynamic batches", box=box.SIMPLE)

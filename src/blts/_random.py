@@ -17,9 +17,9 @@ import numpy as np
 from jax import lax
 from jax.extend import random as extend
 
-from ._lanes import elementwise
 from ._typing import Array, Float, Int, PRNGKey
 from .errors import ConfigError
+from .lanes import elementwise
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 2011)

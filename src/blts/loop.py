@@ -1,10 +1,10 @@
 """The one loop: every agent in every environment under every batching scheme, many replications at once.
 
-`play` is one round of one replication, and the loop runs it in all replications, which are lanes (see `_lanes`). There are two
+`play` is one round of one replication, and the loop runs it in all replications, which are lanes (see `lanes`). There are two
 ways to go through the rounds:
 
 - agents whose learning is cheap (`incremental`) learn as part of the round, and all lanes are in the same round (`_together`).
-  What many rounds draw at random is then drawn at once, ahead of them; or on a GPU one kernel plays them all (`_kernel`);
+  What many rounds draw at random is then drawn at once, ahead of them;
 - others wait when their batch is closed until enough have gathered, and a block of those furthest behind learns (`_in_turns`).
   Under `vmap` a per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for
   the longest batch.
@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import _kernel, _lanes, _random
+from . import _random
+from . import lanes as _lanes  # `lanes` are the states of the replications below
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from .batching import most_batches
@@ -232,18 +233,11 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
         return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
 
-    def begin(key) -> Lane:
-        return start(key[None], env, agent, batching, times.shape[0], horizon=horizon, keep_actions=False)[0]
-
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
     parts = _lanes.split(one, [example[:2]], example[2:])
     end = _lanes.Program.of(report, example[0], example[-1])
-    plan = _kernel.plan(parts.program, _lanes.Program.of(begin, keys[0]), end, lanes) if _kernel.pays(R * horizon) else None
-    if plan is None:
-        lanes, written = _in_lockstep(parts, end, words, times, horizon, lanes, written)
-    else:
-        lanes, written = _kernel.play(plan, words, lanes, written, times, horizon)
+    lanes, written = _in_lockstep(parts, end, words, times, horizon, lanes, written)
     lane = _lanes.vmap(report)(words, lanes)
     closed_last = written.ends[jnp.maximum(lane.batches - 1, 0), jnp.arange(R)] == horizon
     refreshes = lane.diagnostics.refreshes - (closed_last & (lane.batches > 0))

@@ -21,10 +21,10 @@ from jax import lax
 
 from .. import _random
 from .._draws import binomial, log_gamma, multinomial
-from .._lanes import on_cpu
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
 from ..batching import most_batches
 from ..history import where
+from ..lanes import on_cpu
 from ..loop import Diagnostics, Record
 from .quadrature import propensities
 

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import _lanes, _random, theory
+from .. import _random, theory
+from .. import lanes as _lanes  # `lanes` is their number below
 from .._module import at_least, module, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..declared import fact, provides

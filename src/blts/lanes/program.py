@@ -1,0 +1,196 @@
+"""A function as a JAX program for one lane: calls inlined, common subexpressions eliminated."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+from jax.ref import AbstractRef
+
+from .._typing import Tree
+
+CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
+"""Primitives that only call another program, and the parameter that has it."""
+LOOPS = {"while": ("cond_jaxpr", "body_jaxpr"), "scan": ("jaxpr",), "cond": ("branches",)}
+"""Primitives that run other programs, and the parameters that have them."""
+WHOLE: dict[str, Callable] = {}
+"""Calls that are not inlined, by name: see `elementwise`."""
+
+
+def elementwise(f: Callable) -> Callable:
+    """Have a function of numbers mapped as one primitive, not equation by equation.
+
+    Args:
+        f: takes and returns arrays of one shape, element by element; its name must be its own in the whole program.
+
+    Returns:
+        The function, compiled once for each shape.
+    """
+    f.__name__ = f"blts_{f.__name__}"
+    WHOLE[f.__name__] = jax.jit(f)
+    return WHOLE[f.__name__]
+
+
+class Program(NamedTuple):
+    """A function traced for one lane."""
+
+    jaxpr: core.Jaxpr
+    consts: Sequence[Any]
+    tree: Any
+    """The structure of its results."""
+
+    @staticmethod
+    def of(f: Callable, *arguments: Tree) -> Program:
+        """Trace `f`, inline its calls and eliminate common subexpressions.
+
+        Args:
+            f: a function of one lane.
+            arguments: of one lane; arrays, or anything with their shapes and dtypes.
+
+        Returns:
+            The program, whose inputs and outputs are the leaves of the arguments and of the result.
+        """
+        leaves, tree = jax.tree.flatten(arguments)
+        results: list[Any] = []
+
+        def flat(*leaves):
+            out, structure = jax.tree.flatten(f(*jax.tree.unflatten(tree, leaves)))
+            results.append(structure)
+            return out
+
+        closed = jax.make_jaxpr(flat)(*leaves)
+        if _has_refs(closed.jaxpr):
+            closed = jax.make_jaxpr(jax.jit(flat))(*leaves)  # one equation, which stays as it is
+        closed = attempt("Inlining", lambda: _simplified(closed, leaves)) or closed
+        return Program(closed.jaxpr, closed.consts, results[0])
+
+    def needs(self, results: Sequence[bool]) -> list[bool]:
+        """Which inputs the flagged outputs, and side effects, depend on."""
+        live = {v for v, wanted in zip(self.jaxpr.outvars, results, strict=True) if wanted and not isinstance(v, core.Literal)}
+        for eqn in reversed(self.jaxpr.eqns):
+            if eqn.effects or not live.isdisjoint(eqn.outvars):
+                live |= {v for v in eqn.invars if not isinstance(v, core.Literal)}
+        return [v in live for v in self.jaxpr.invars]
+
+
+def attempt(what: str, f: Callable) -> Any | None:
+    """`f()`, or None and a warning where it raises."""
+    try:
+        return f()
+    except Exception as error:
+        warnings.warn(f"{what} failed and is left out, at the cost of speed: {error!r}", RuntimeWarning, stacklevel=2)
+        return None
+
+
+def bind(eqn: core.JaxprEqn, inputs: Sequence[Any], **changes: Any) -> Sequence[Any]:
+    """The results of an equation for these inputs, with some of its parameters changed."""
+    settings = {**eqn.params, **changes}
+    if type(eqn.primitive).get_bind_params is not core.Primitive.get_bind_params:
+        settings = eqn.primitive.get_bind_params(settings)  # custom derivatives are bound with functions, not with programs
+    out = eqn.primitive.bind(*inputs, **settings)
+    return out if eqn.primitive.multiple_results else [out]
+
+
+def called(eqn: core.JaxprEqn) -> Any | None:
+    """The program that an equation only calls; None for other equations and for calls that stay as they are."""
+    inner = eqn.params.get(CALLS.get(eqn.primitive.name, ""))
+    return None if inner is None or is_whole(eqn) or _has_refs(inner.jaxpr) else inner
+
+
+def is_whole(eqn: core.JaxprEqn) -> bool:
+    """Whether it calls a function that `elementwise` has marked."""
+    return eqn.primitive.name == "jit" and eqn.params["name"] in WHOLE
+
+
+def _has_refs(jaxpr: core.Jaxpr) -> bool:
+    """Whether it makes or takes mutable arrays. Such equations cannot be mapped one by one."""
+    variables = [*jaxpr.invars, *(v for eqn in jaxpr.eqns for v in eqn.outvars)]
+    return any(isinstance(v.aval, AbstractRef) for v in variables)
+
+
+class _Made(NamedTuple):
+    """What the equations of a program have made so far."""
+
+    origins: dict[int, Any]
+    """The equation that made a value, by the value's id: see `_shortcut`."""
+    results: dict[Any, Any]
+    """The results of an equation, by what it does and to what; with its inputs, so that no other value takes their ids."""
+
+
+def _simplified(closed: Any, arguments: Sequence[Any]) -> Any:
+    return jax.make_jaxpr(lambda *xs: _inlined(closed.jaxpr, closed.consts, xs, _Made({}, {})))(*arguments)
+
+
+def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any], made: _Made) -> list[Any]:
+    """The results of a program, with its calls inlined and nothing computed twice."""
+    known = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *arguments], strict=True))
+    for eqn in jaxpr.eqns:
+        inputs = [v.val if isinstance(v, core.Literal) else known[v] for v in eqn.invars]
+        name, inner = eqn.primitive.name, called(eqn)
+        if inner is not None:
+            out = _inlined(inner.jaxpr, inner.consts, inputs, made)
+        elif name in LOOPS:
+            out = bind(eqn, inputs, **{place: _inside(eqn.params[place]) for place in LOOPS[name] if place in eqn.params})
+        else:
+            what = _what(eqn, inputs)
+            if what not in made.results:
+                direct = _shortcut(eqn, inputs, made.origins)
+                made.results[what] = (bind(eqn, inputs) if direct is None else [direct], inputs)
+            out = made.results[what][0]
+            if name in ("concatenate", "random_wrap"):
+                made.origins[id(out[0])] = (eqn, inputs)
+        known |= dict(zip(eqn.outvars, out, strict=True))
+    return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
+
+
+def _inside(inner: Any) -> Any:
+    """The program of a loop's body, or those of a choice, simplified; as it was where its types would change."""
+    if isinstance(inner, tuple):
+        return tuple(map(_inside, inner))
+    new = attempt("Inlining", lambda: _simplified(inner, inner.in_avals))
+    return new if new is not None and new.in_avals == inner.in_avals and new.out_avals == inner.out_avals else inner
+
+
+def _what(eqn: core.JaxprEqn, inputs: Sequence[Any]) -> Any:
+    """A key that equations with equal results share. Those with side effects, or parameters without a hash, have their own."""
+    settings = eqn.params["name"] if is_whole(eqn) else tuple(eqn.params.items())
+    what = (eqn.primitive.name, settings, *map(_identity, inputs))
+    try:
+        hash(what)
+    except TypeError:
+        return object()
+    return object() if eqn.effects else what
+
+
+def _identity(x: Any) -> Any:
+    """Equal for equal values: a constant number is compared by its bits, anything else by its id."""
+    if isinstance(x, jax.Array) or jnp.size(x) != 1:
+        return id(x)
+    return str(jnp.result_type(x)), jnp.shape(x), np.asarray(x).tobytes()
+
+
+def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]) -> Any | None:
+    """Simplify `slice(concatenate(xs))` to the matching part, and `random_unwrap(random_wrap(x))` to x.
+
+    A key is concatenated from words. Otherwise all of a round's key would depend on the word that says which half of
+    its normals is meant, and nothing could be drawn ahead.
+    """
+    if not inputs or id(inputs[0]) not in origins:
+        return None
+    origin, parts = origins[id(inputs[0])]
+    if eqn.primitive.name == "random_unwrap" and origin.primitive.name == "random_wrap":
+        return parts[0]
+    if eqn.primitive.name == "slice" and origin.primitive.name == "concatenate" and jnp.ndim(inputs[0]) == 1:
+        begin, end, strides = eqn.params["start_indices"][0], eqn.params["limit_indices"][0], eqn.params["strides"]
+        offset = 0
+        for part in parts:
+            if offset <= begin and end <= offset + part.shape[0] and strides in (None, (1,)):
+                return lax.slice(part, (begin - offset,), (end - offset,))
+            offset += part.shape[0]
+    return None

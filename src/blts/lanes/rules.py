@@ -1,0 +1,191 @@
+"""How one equation of a program is computed for all lanes, with the lanes as the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+
+from .._typing import Array
+from .program import WHOLE, attempt, bind, called, is_whole
+
+ELEMENTWISE = (
+    *("add", "add_any", "and", "atan2", "clamp", "complex", "div", "eq", "ge", "gt", "le", "lt", "max", "min", "mul", "ne"),
+    *("nextafter", "or", "pow", "rem", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sub", "xor"),
+)
+UNARY = (
+    *("abs", "bitcast_convert_type", "ceil", "clz", "convert_element_type", "copy", "cos", "erf", "erf_inv", "erfc"),
+    *("exp", "exp2", "expm1", "floor", "imag", "integer_pow", "is_finite", "lgamma", "log", "log1p", "logistic", "neg"),
+    *("not", "population_count", "real", "round", "rsqrt", "sign", "sin", "sqrt", "square", "stop_gradient", "tan", "tanh"),
+)
+FROM_THE_FRONT = ("argmax", "argmin", "cumsum", "reduce_max", "reduce_min", "reduce_sum", "squeeze")
+"""Primitives of one array whose axes are counted from the front, so that one more axis at the end changes nothing."""
+
+
+class Value(NamedTuple):
+    """An array, and whether its last axis is the lanes."""
+
+    array: Any
+    mapped: bool
+
+
+Rule = Callable[[core.JaxprEqn, list[Value], int], list[Value] | None]
+RULES: dict[str, Rule] = {}
+"""By the name of the primitive: (equation, its inputs, of which some are mapped, number of lanes) → its results, or None to
+leave this one to `jax.vmap`."""
+HEARD: ContextVar[list[tuple[core.JaxprEqn, str, int]] | None] = ContextVar("HEARD", default=None)
+"""Where `explain` listens: an equation, how it is mapped, and how many programs it is inside of."""
+DEPTH: ContextVar[int] = ContextVar("DEPTH", default=0)
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a function as the rule of the primitives with these names."""
+
+    def register(f: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, f))
+        return f
+
+    return register
+
+
+def run(eqns: Sequence[core.JaxprEqn], known: dict, lanes: int) -> None:
+    """Add the results of the equations to the values of variables that are known."""
+    for eqn in eqns:
+        known |= dict(zip(eqn.outvars, equation(eqn, [read(known, v) for v in eqn.invars], lanes), strict=True))
+
+
+def equation(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
+    """The results of one equation: once for all lanes where no input is mapped, by its rule, or by `jax.vmap`."""
+    if not any(value.mapped for value in inputs):
+        tell(eqn, "once")
+        return [Value(x, False) for x in bind(eqn, [value.array for value in inputs])]
+    name = eqn.primitive.name
+    if name in RULES:
+        place = tell(eqn, "lanes last")
+        out = attempt(f"The rule of {name}", lambda: _checked(eqn, RULES[name](eqn, inputs, lanes), lanes))
+        if out is not None:
+            return out
+        tell(eqn, "jax.vmap", place)
+    else:
+        tell(eqn, "jax.vmap")
+    axes = [-1 if v.mapped else None for v in inputs]
+    mapped = jax.vmap(lambda *arrays: bind(eqn, arrays), in_axes=axes, out_axes=-1, axis_size=lanes)
+    return [Value(x, True) for x in mapped(*[v.array for v in inputs])]
+
+
+def program(closed: Any, inputs: Sequence[Value], lanes: int) -> list[Value]:
+    """The results of a program inside an equation."""
+    jaxpr = closed.jaxpr
+    known = dict(zip(jaxpr.invars, inputs, strict=True))
+    known |= dict(zip(jaxpr.constvars, (Value(x, False) for x in closed.consts), strict=True))
+    depth = DEPTH.set(DEPTH.get() + 1)
+    try:
+        run(jaxpr.eqns, known, lanes)
+    finally:
+        DEPTH.reset(depth)
+    return [read(known, v) for v in jaxpr.outvars]
+
+
+def tell(eqn: core.JaxprEqn, how: str, place: int | None = None) -> int:
+    """Tell `explain`, if it listens, how an equation is mapped; with a place, in place of all that was told since then."""
+    heard = HEARD.get()
+    if heard is None:
+        return 0
+    del heard[len(heard) if place is None else place :]
+    heard.append((eqn, how, DEPTH.get()))
+    return len(heard) - 1
+
+
+def _checked(eqn: core.JaxprEqn, out: list[Value] | None, lanes: int) -> list[Value] | None:
+    """The results of a rule, if they have the shapes and types that the program says."""
+    for v, value in zip(eqn.outvars, out or [], strict=out is not None):
+        aval: Any = v.aval
+        if jnp.shape(value.array) != (*aval.shape, *[lanes] * value.mapped) or value.array.dtype != aval.dtype:
+            raise TypeError(f"{value.array.dtype}{jnp.shape(value.array)} is not {aval} in {lanes} lanes")
+    return out
+
+
+def read(known: dict, v: Any) -> Value:
+    return Value(v.val, False) if isinstance(v, core.Literal) else known[v]
+
+
+def spread(value: Value, lanes: int) -> Array:
+    """The array with lanes, repeated where it has none."""
+    x = jnp.asarray(value.array) if not value.mapped else value.array
+    return x if value.mapped else lax.broadcast_in_dim(x, (*x.shape, lanes), range(x.ndim))
+
+
+def _shaped(value: Value, shape: tuple[int, ...], lanes: int) -> Array:
+    """The array with lanes and this shape for each."""
+    x = value.array if isinstance(value.array, jax.Array) else jnp.asarray(value.array)
+    axes = jnp.ndim(x) - value.mapped
+    dimensions = [*range(axes), *[len(shape)] * value.mapped]
+    return x if jnp.shape(x) == (*shape, lanes) else lax.broadcast_in_dim(x, (*shape, lanes), dimensions)
+
+
+def _shape(eqn: core.JaxprEqn) -> tuple[int, ...]:
+    """Of the first result, for one lane."""
+    return eqn.outvars[0].aval.shape  # type: ignore[attr-defined]
+
+
+@rule("jit", "closed_call", "custom_jvp_call", "custom_vjp_call")
+def _call(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    if is_whole(eqn):
+        out = WHOLE[eqn.params["name"]](*[_shaped(v, _shape(eqn), lanes) for v in inputs])
+        return [Value(x, True) for x in out]
+    inner = called(eqn)
+    return None if inner is None else program(inner, inputs, lanes)
+
+
+@rule(*ELEMENTWISE)
+def _elementwise(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
+    return [Value(x, True) for x in bind(eqn, [_shaped(v, _shape(eqn), lanes) for v in inputs])]
+
+
+@rule(*UNARY, *FROM_THE_FRONT)
+def _as_it_is(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    if eqn.primitive.name == "bitcast_convert_type" and _shape(eqn) != inputs[0].array.shape[:-1]:
+        return None  # a wider or narrower type adds or removes the last axis
+    return [Value(x, True) for x in bind(eqn, [inputs[0].array])]
+
+
+@rule("broadcast_in_dim")
+def _broadcast(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
+    shape = _shape(eqn)
+    dimensions = (*eqn.params["broadcast_dimensions"], len(shape))
+    return [Value(lax.broadcast_in_dim(inputs[0].array, (*shape, lanes), dimensions), True)]
+
+
+@rule("concatenate")
+def _concatenate(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
+    return [Value(x, True) for x in bind(eqn, [spread(v, lanes) for v in inputs])]
+
+
+@rule("dynamic_update_slice")
+def _update_slice(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    store, new, *start = inputs
+    if any(v.mapped for v in start):
+        return None
+    places = [*(v.array for v in start), 0]
+    return [Value(lax.dynamic_update_slice(spread(store, lanes), spread(new, lanes), places), True)]
+
+
+@rule("scatter")
+def _scatter(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    """`store.at[i].set(row)`, each lane at its own i: jax.vmap would move all of the store, and back."""
+    numbers = eqn.params["dimension_numbers"]
+    store, index, row = inputs
+    shapes = [v.aval.shape for v in eqn.invars]  # type: ignore[attr-defined]
+    one_row = numbers.inserted_window_dims == numbers.scatter_dims_to_operand_dims == (0,) and not numbers.operand_batching_dims
+    if not one_row or shapes[1] != (1,) or shapes[2] != shapes[0][1:] or eqn.params["mode"] == lax.GatherScatterMode.CLIP:
+        return None
+    where = spread(index, lanes)[0]
+    where = jnp.where(where < 0, store.array.shape[0], where)  # outside, like one beyond the end; `at` would count from the end
+    rows = jnp.moveaxis(spread(row, lanes), -1, 0)
+    put = spread(store, lanes).at[where, ..., jnp.arange(lanes)]
+    return [Value(put.set(rows, mode=eqn.params["mode"], unique_indices=True), True)]

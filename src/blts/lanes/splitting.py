@@ -1,0 +1,141 @@
+"""A function in parts: what some of its arguments determine alone, computed ahead, and the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+
+from .._typing import Array, Tree
+from .program import Program
+from .rules import Value, read, run, spread
+
+PAIRS = frozenset(("real", "imag"))
+"""A complex number is how two normals leave one kernel; taken apart at once, XLA would compute it twice."""
+
+
+class Split(NamedTuple):
+    """A function in parts, for lanes in the last axis."""
+
+    program: Program
+    """All of it, for one lane."""
+    early: list[Callable]
+    """early[g](*arguments) → values, from the arguments of group g alone."""
+    late: Callable
+    """late(values of all groups, *arguments) → the results, from these values and the other arguments."""
+
+
+def split(f: Callable, groups: Sequence[tuple], then: tuple) -> Split:
+    """Divide `f(*groups[0], *groups[1], …, *then)` into what depends on one group of arguments alone, and the rest.
+
+    Args:
+        f: a function of one lane.
+        groups: the arguments of each group, of one lane, for their shapes; each has one leaf at least.
+        then: the other arguments, likewise.
+
+    Returns:
+        The parts. Equations with side effects are in the last.
+    """
+    program = Program.of(f, *(x for group in groups for x in group), *then)
+    invars, constvars = list(program.jaxpr.invars), program.jaxpr.constvars
+    mine = [[invars.pop(0) for _ in jax.tree.leaves(group)] for group in groups]
+    owner: dict[Any, int] = {v: g for g, some in enumerate(mine) for v in some}
+    constants = dict(zip(constvars, (Value(x, False) for x in program.consts), strict=True))
+    first: list[list[core.JaxprEqn]] = [[] for _ in groups]
+    rest = []
+    for eqn in program.jaxpr.eqns:
+        inputs = [v for v in eqn.invars if not isinstance(v, core.Literal) and v not in constants]
+        owners = {owner.get(v) for v in inputs} or {0}
+        (g,) = owners if len(owners) == 1 else (None,)
+        if g is None or eqn.effects or eqn.primitive.name in PAIRS:
+            rest.append(eqn)
+        else:
+            first[g].append(eqn)
+            owner |= dict.fromkeys(eqn.outvars, g)
+    needed = [v for eqn in rest for v in eqn.invars] + list(program.jaxpr.outvars)
+    needed = list(dict.fromkeys(v for v in needed if not isinstance(v, core.Literal)))
+    passed = [[v for v in needed if owner.get(v) == g] for g in range(len(groups))]
+
+    def early(g: int, *arguments: Tree) -> list[Value]:
+        leaves = jax.tree.leaves(arguments)
+        known = constants | dict(zip(mine[g], (Value(x, True) for x in leaves), strict=True))
+        run(first[g], known, leaves[0].shape[-1])
+        return [known[v] for v in passed[g]]
+
+    def late(values: Sequence[Sequence[Value]], *arguments: Tree) -> Tree:
+        leaves = jax.tree.leaves(arguments)
+        lanes = leaves[0].shape[-1]
+        known = constants | dict(zip((v for some in passed for v in some), (x for some in values for x in some), strict=True))
+        known |= dict(zip(invars, (Value(x, True) for x in leaves), strict=True))
+        run(rest, known, lanes)
+        return jax.tree.unflatten(program.tree, [spread(read(known, v), lanes) for v in program.jaxpr.outvars])
+
+    return Split(program, [partial(early, g) for g in range(len(groups))], late)
+
+
+def of_lanes(values: Sequence[Value], f: Callable[[Array], Array]) -> list[Value]:
+    """Apply a function to the arrays that are mapped.
+
+    Args:
+        values: what an early part of a `Split` gave.
+        f: a function of an array with the lanes last.
+
+    Returns:
+        The values, of which those that are equal for all lanes stay as they are.
+    """
+    return [v._replace(array=f(v.array)) if v.mapped else v for v in values]
+
+
+def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
+    """Which leaves of its state a loop must carry: those that `after` reads, and whatever a turn computes them from.
+
+    XLA finds by itself what a single loop carries in vain, but not what two nested loops hand to each other.
+
+    Args:
+        turn: one turn. The state is its last argument and its first result; its other results are all wanted.
+        after: what is computed from the last state, its last argument.
+        state: for its number of leaves.
+
+    Returns:
+        A flag for each leaf of the state.
+    """
+    size = len(jax.tree.leaves(state))
+    others = [True] * (len(turn.jaxpr.outvars) - size)
+    needed = after.needs([True] * len(after.jaxpr.outvars))[-size:]
+    while True:
+        more = [a or b for a, b in zip(needed, turn.needs([*needed, *others])[-size:], strict=True)]
+        if more == needed:
+            return needed
+        needed = more
+
+
+def taken(tree: Tree, flags: Sequence[bool]) -> list[Any]:
+    """The flagged leaves of a tree.
+
+    Args:
+        tree: any pytree.
+        flags: one for each leaf.
+
+    Returns:
+        A list of leaves.
+    """
+    return [leaf for leaf, flag in zip(jax.tree.leaves(tree), flags, strict=True) if flag]
+
+
+def replaced(tree: Tree, flags: Sequence[bool], leaves: Sequence[Any]) -> Tree:
+    """A tree with its flagged leaves replaced: the inverse of `taken`.
+
+    Args:
+        tree: any pytree.
+        flags: one for each leaf.
+        leaves: what replaces the flagged ones, in order.
+
+    Returns:
+        A tree of the same structure.
+    """
+    new = iter(leaves)
+    old, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, [next(new) if flag else leaf for leaf, flag in zip(old, flags, strict=True)])
