@@ -26,6 +26,7 @@ from .envs import Env
 from .errors import ConfigError, MemoryNeeded
 from .specification import check_rewards, stale_regret
 from .trace import Trace
+from .wrong_returns import explained
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
 COPIES = 3
@@ -147,16 +148,17 @@ def simulate(
         )
     root, rounds = as_key(key), recorded_times(times, horizon)
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
-    if not misspecified:
-        check_rewards(env, agent)
-    chosen = leap.choose(engine, env, agent, batching, points=len(rounds), **settings)
-    run = leap.run if chosen == "leap" else _stepping()
-    sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
-    _check_memory(env, agent, batching, rounds, replications, max(sizes), settings)
-    records, start = [], first
-    for size in sizes:
-        records += _run_in_threads(run, (root, env, agent, batching, rounds), start, int(size), threads, settings)
-        start += size
+    with explained(env, agent, batching, int(horizon)):
+        if not misspecified:
+            check_rewards(env, agent)
+        chosen = leap.choose(engine, env, agent, batching, points=len(rounds), **settings)
+        run = leap.run if chosen == "leap" else _stepping()
+        sizes = [min(chunk or replications, replications - done) for done in range(0, replications, chunk or replications)]
+        _check_memory(env, agent, batching, rounds, replications, max(sizes), settings)
+        records, start = [], first
+        for size in sizes:
+            records += _run_in_threads(run, (root, env, agent, batching, rounds), start, int(size), threads, settings)
+            start += size
     _check_records(records, env, agent, batching, int(horizon))
     trace = Trace.of(records, rounds, horizon=int(horizon), engine=chosen, names=(str(env), str(agent), str(batching)))
     return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
