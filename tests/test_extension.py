@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import pickle
+import re
 from typing import Any
 
 import jax
@@ -345,6 +347,17 @@ def test_signatures_are_those_of_the_fields():
         value = getattr(blts, name)
         if inspect.isclass(value) and issubclass(value, (*BASES[:-1], Sampler)):
             assert not {"args", "kwargs"} & set(inspect.signature(value).parameters), name
+
+
+def test_docstrings_list_the_arguments():
+    """`help` of a class begins with its docstring, which has a line for each field."""
+    for name in set(blts.__all__) - {"Trace"}:
+        value = getattr(blts, name)
+        if inspect.isclass(value) and dataclasses.is_dataclass(value):
+            listed = inspect.getdoc(value) or ""
+            fields = [field.name for field in dataclasses.fields(value)]
+            assert not fields or "Args:" in listed, name
+            assert [field for field in fields if not re.search(rf"^    (\w+, )*{field}(, \w+)*:", listed, re.M)] == [], name
 
 
 def test_fixed_is_the_same_as_one_of_ones_own():

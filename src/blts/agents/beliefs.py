@@ -301,6 +301,10 @@ class Perturb(_OnChain, Belief):
 
     L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere. Chains that look for
     the mode (`Chain.scale`) draw N(θ_a^k, Σ/γ), with the covariance Σ that the rewards and the prior have there.
+
+    Args:
+        chain: what runs at a refresh.
+        gamma: γ, which narrows the draws around the chain's end; "theorem" for what the theory says.
     """
 
     chain: Chain
@@ -382,6 +386,10 @@ class Pool(_OnChain, Belief):
     One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself, the more so the
     larger it is. The study `chain-end` of `blts paper` compares sizes with exact draws. An arm without data draws from its
     prior, anew each round.
+
+    Args:
+        chain: what runs at a refresh.
+        size: chains an arm.
     """
 
     chain: Chain

@@ -99,6 +99,10 @@ class UCB1(_Index, _RewardMeans, Agent):
     """Mean of observed rewards + scale · √(2 log t / plays), every arm played once first (Auer et al. 2002).
 
     `scale` is the width of the rewards' range, or their sub-Gaussian scale times two.
+
+    Args:
+        actions: how many arms.
+        scale: of the bonus.
     """
 
     actions: int = static()
@@ -120,7 +124,12 @@ class UCB1(_Index, _RewardMeans, Agent):
 
 @module
 class EpsilonGreedy(_RewardMeans, Agent):
-    """With probability ε_t = min(1, c·N/t) a random arm, otherwise the best observed mean (Auer et al. 2002, decaying ε)."""
+    """With probability ε_t = min(1, c·N/t) a random arm, otherwise the best observed mean (Auer et al. 2002, decaying ε).
+
+    Args:
+        actions: how many arms.
+        c: how much is explored: ε_t = min(1, c·N/t).
+    """
 
     actions: int = static()
     c: Numbers = array(default=1.0)
@@ -154,6 +163,11 @@ class SuccessiveElimination(_Index, _RewardMeans, Agent):
 
     Arm a is dropped when its mean is below the best by more than √(width · log(T·N) / n), n the fewest rewards of a
     surviving arm.
+
+    Args:
+        actions: how many arms.
+        horizon: the number of rounds T.
+        width: of the confidence radius.
     """
 
     actions: int = static()
@@ -188,7 +202,11 @@ class SuccessiveElimination(_Index, _RewardMeans, Agent):
 
 @module
 class Uniform(_RewardMeans, Agent):
-    """Every arm with the same probability, whatever was earned: the baseline of an ordinary randomised trial."""
+    """Every arm with the same probability, whatever was earned: the baseline of an ordinary randomised trial.
+
+    Args:
+        actions: how many arms.
+    """
 
     actions: int = static()
 
@@ -212,6 +230,13 @@ class BayesUCB(_Index, Agent):
 
     With `count="plays"` the interval also shrinks with plays whose reward is not in yet, as UCB1's bonus does, so a
     long batch is not spent on one arm; `count="observed"` is the textbook index on observed rewards alone.
+
+    Args:
+        model: a model with an exact posterior whose mean reward has a closed law.
+        horizon: the number of rounds T.
+        c: the exponent of log T.
+        count: "plays" or "observed".
+        arms: how many arms, where the model's numbers do not say it.
     """
 
     model: Any

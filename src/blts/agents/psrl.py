@@ -51,6 +51,10 @@ class PSRL(Agent):
     The first model is drawn from the prior. `model` is a `Tabular` with the belief `Rows(…)`, or a dynamics with
     `Parameters(…)`; a policy switch is a batch.
 
+    Args:
+        model: what is believed and planned with.
+        belief: how a model is drawn at each refresh.
+
     >>> from blts.agents import PSRL, Rows
     >>> from blts.models import Tabular
     >>> from blts.samplers import LogGammaRows
@@ -106,7 +110,12 @@ def _numbers(value: Any) -> Any:
 
 @module
 class Follow(Agent):
-    """One policy for ever: that which is best for `theta`. With the true θ it is the optimal policy."""
+    """One policy for ever: that which is best for `theta`. With the true θ it is the optimal policy.
+
+    Args:
+        model: what plans: a `Tabular` or a dynamics.
+        theta: what the policy is best for: the rows and rewards of a table, or θ of a dynamics.
+    """
 
     model: Any
     theta: Any

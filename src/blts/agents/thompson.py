@@ -28,6 +28,11 @@ class Thompson(Agent):
     Without a belief, a conjugate model is drawn from exactly, and any other by a pool of adjusted chains around its modes. The
     paper's own method is `Thompson(model, Perturb(sgld()))`.
 
+    Args:
+        model: what is believed of the arms' rewards.
+        belief: how the posterior is held within a batch; None for the model's default.
+        arms: how many arms, where the model's numbers do not say it.
+
     >>> from blts.agents import Exact, Thompson
     >>> from blts.models import Gaussian
     >>> agent = Thompson(Gaussian(prior_mean=[0.0, 1.0], prior_sd=1.0, sd=0.5), Exact())

@@ -75,7 +75,11 @@ class Visits(NamedTuple):
 
 @module
 class Rows(TransitionBelief):
-    """Every row of a table drawn by a row sampler: exact Dirichlet, mirrored Langevin, or the log-gamma chain."""
+    """Every row of a table drawn by a row sampler: exact Dirichlet, mirrored Langevin, or the log-gamma chain.
+
+    Args:
+        sampler: what draws the rows of the table.
+    """
 
     sampler: RowSampler
 
@@ -131,6 +135,9 @@ def _arm(dynamics: Any) -> Any:
 @module
 class Parameters(TransitionBelief):
     """θ ∈ R^d of a dynamics, drawn as the end of a chain on all transitions (Algorithm 3 with SGLD).
+
+    Args:
+        chain: what draws θ at a refresh.
 
     >>> from blts.agents import Parameters
     >>> from blts.samplers import sgld

@@ -24,6 +24,11 @@ class UCRL2(Agent):
     With the batching `DoubledSinceSwitch.ucrl2(states)` this is UCRL2. Its sets are wide: the regret bound is the point of
     it, not the regret.
 
+    Args:
+        model: a table with known rewards.
+        delta: the probability that the confidence set misses the truth.
+        scale: factor of the confidence radius; 1 is the published one.
+
     >>> from blts.agents import UCRL2
     >>> from blts.models import Tabular
     >>> UCRL2(Tabular([[0.0, 0.0], [0.0, 1.0]])).actions

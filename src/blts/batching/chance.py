@@ -21,6 +21,9 @@ class Coin(NamedTuple):
 class Geometric(Batching):
     """A batch closes after each round with probability `rate`: lengths are geometric (continuing PSRL, Xu et al. 2022).
 
+    Args:
+        rate: the probability that a batch ends with a round.
+
     >>> from blts.batching import Geometric
     >>> print(Geometric(0.01))
     Rewards are seen after a round with probability 0.01.

@@ -66,6 +66,9 @@ class Sequential(_Clock, Batching):
 class Fixed(_Clock, Batching):
     """Batches of `size` rounds.
 
+    Args:
+        size: rounds of a batch.
+
     >>> from blts.batching import Fixed
     >>> print(Fixed(10))
     Rewards are seen every 10 rounds.
@@ -110,7 +113,11 @@ class StaticDoubling(_Clock, Batching):
 
 @module
 class Grid(_Clock, Batching):
-    """Batches that end at the given rounds. `minimax` and `geometric` are the grids of Gao et al. (2019)."""
+    """Batches that end at the given rounds. `minimax` and `geometric` are the grids of Gao et al. (2019).
+
+    Args:
+        times: the rounds with which batches end, in increasing order.
+    """
 
     times: tuple[int, ...] = static()
 

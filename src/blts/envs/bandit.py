@@ -31,6 +31,11 @@ class Instance(NamedTuple):
 class Bandit(Env):
     """Arms that pay as `model` says. With `theta=None` each replication draws its own instance from the prior.
 
+    Args:
+        model: the law of the arms' rewards; it needs `sample`.
+        theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
+        arms: how many arms, where neither theta nor the model's numbers say it.
+
     >>> from blts.envs import Bandit
     >>> from blts.models import Bernoulli
     >>> print(Bandit.with_means(Bernoulli(), [0.02, 0.03, 0.05]))

@@ -25,6 +25,10 @@ class Bootstrap(Env):
 
     `rewards` has a row for each arm, filled up to the longest; `counts` says how many of a row are real.
 
+    Args:
+        rewards: the recorded rewards `[arms, longest]`.
+        counts: how many of each row are real, `[arms]`.
+
     >>> from blts.envs import Bootstrap
     >>> print(Bootstrap.of({"A": [0.0, 1.0, 5.0], "B": [2.0, 2.5]}))
     A bandit of 2 arms that pays recorded rewards, with means [2, 2.25].

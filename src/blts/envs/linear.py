@@ -21,6 +21,10 @@ class LinearBandit(Env):
     """Each round shows a context x ~ N(0, I/dim); arm a then pays x·θ_a plus noise, as its `Linear` model says.
 
     The arms' θ are given, or drawn from the model's prior for each replication.
+
+    Args:
+        model: a `Linear` model without alpha.
+        theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
     """
 
     model: Any

@@ -33,6 +33,11 @@ class ParametricMDP(Env):
     The regret of a round is the optimal average reward less the reward, so that its sum is T times the gain less what
     was earned. A dynamics whose optimum is not known is refused: one that a subclass moves in another way than it plans, and
     one that cuts off what is best for θ.
+
+    Args:
+        dynamics: how it moves.
+        theta: the true θ; None for that of the named problem.
+        drawn: whether each replication draws θ from the prior.
     """
 
     dynamics: Any

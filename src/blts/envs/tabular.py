@@ -77,6 +77,11 @@ class MDP(Env):
     that moves or starts in another way says its own `gain` and `best`.
 
     Args:
+        transitions: probabilities `[states, actions, states]`, or `[states, actions, K]` with `successors`.
+        rewards: expected rewards `[states, actions]`.
+        sd: of Gaussian rewards.
+        gain: the optimal average reward from the start; solved for where not given.
+        best: 1 where an action is optimal, `[states, actions]`; solved for where not given.
         successors: with K possible next states a pair, their numbers `[states, actions, K]`; `transitions` then has the K
             probabilities of each pair. A chain of 5000 states fits so.
         start: the state every run starts from.
@@ -179,6 +184,11 @@ class MDP(Env):
 @module
 class DrawnMDP(Env):
     """Each replication draws its own MDP from the prior of `model`, so that the mean regret is the Bayesian regret.
+
+    Args:
+        model: the prior that MDPs are drawn from.
+        law: rewards are their means ("mean"), or drawn: "gaussian" with `sd`, or "bernoulli".
+        sd: of Gaussian rewards.
 
     >>> from blts.envs import DrawnMDP
     >>> from blts.models import Tabular

@@ -48,6 +48,10 @@ class Successes(NamedTuple):
 class Bernoulli(Model):
     """Rewards 1 with probability p and 0 otherwise; θ = logit p, with the prior p ~ Beta(a, b).
 
+    Args:
+        a: pseudo-count of successes of the Beta prior, one number or one for each arm.
+        b: pseudo-count of failures.
+
     >>> from blts.models import Bernoulli
     >>> Bernoulli(a=[1.0, 2.0], b=50.0)
     Bernoulli(a=[1, 2], b=50)

@@ -34,6 +34,12 @@ class Linear(Model):
     x is the arm's fixed vector `alpha` (the paper's α_a) where that is given, and the context `row.obs` otherwise. With
     contexts, the curvature of one reward is taken for coordinates whose mean square is 1: scale the contexts so.
 
+    Args:
+        prior_mean: of θ, `[dim]` or one row for each arm.
+        prior_sd: of each coordinate of θ.
+        sd: of the rewards, known.
+        alpha: the arms' features; None where each round shows a context.
+
     >>> from blts.models import Linear
     >>> Linear(prior_mean=[0.0, 0.0], alpha=[[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
     Linear(prior_mean=0 (×2), prior_sd=1, sd=1, alpha=[1, 0, …, 1] (3×2))

@@ -21,6 +21,11 @@ from .normal import NormalPrior
 class Laplace(NormalPrior, Model):
     """Rewards with density exp(-|r - θ|/scale) / (2 scale) and a prior N(prior_mean, prior_sd²) on θ.
 
+    Args:
+        prior_mean: of θ, one number or one for each arm.
+        prior_sd: of θ.
+        scale: of the rewards, known: their sd is √2 times it.
+
     >>> from blts.models import Laplace
     >>> Laplace.with_sd(prior_mean=[4.0, 10.0], prior_sd=1.0, sd=1.0)
     Laplace(prior_mean=[4, 10], prior_sd=1, scale=0.7071)
@@ -64,6 +69,12 @@ class Laplace(NormalPrior, Model):
 @module
 class StudentT(NormalPrior, Model):
     """Rewards θ + scale · t with `df` degrees of freedom, and a prior N(prior_mean, prior_sd²) on θ.
+
+    Args:
+        prior_mean: of θ, one number or one for each arm.
+        prior_sd: of θ.
+        scale: of the rewards, known.
+        df: their degrees of freedom.
 
     >>> from blts.models import StudentT
     >>> StudentT(prior_mean=[0.0, 1.0], df=4.0)

@@ -20,6 +20,10 @@ from .base import Model, Theory, arm_count
 class Poisson(Model):
     """Rewards Poisson(λ); θ = log λ, with the prior λ ~ Gamma(a, rate b).
 
+    Args:
+        a: shape of the Gamma prior of the rate, one number or one for each arm.
+        b: rate of that prior.
+
     >>> from blts.models import Poisson
     >>> Poisson(a=2.0, b=[1.0, 0.5])
     Poisson(a=2, b=[1, 0.5])

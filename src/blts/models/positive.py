@@ -22,6 +22,11 @@ from .nig import NormalInverseGamma, NormalInverseGammaPrior
 class Gamma(Model):
     """Rewards Gamma(shape, rate λ) with mean shape/λ; θ = log λ, with the prior λ ~ Gamma(a, rate b).
 
+    Args:
+        shape: of the rewards' Gamma law, known.
+        a: shape of the Gamma prior of their rate, one number or one for each arm.
+        b: rate of that prior.
+
     >>> from blts.models import Gamma
     >>> Gamma(shape=2.0, a=3.0, b=[3.0, 6.0])
     Gamma(shape=2, a=3, b=[3, 6])
@@ -128,6 +133,12 @@ class LogNormal(NormalInverseGammaPrior, Model):
     are only polynomially rare; Thompson sampling needs draws alone, and those are tame where `a` is large. With the
     default a = b = 10, σ² is about 1 and above 8 once in 10⁶ draws.
 
+    Args:
+        prior_mean: of μ, the mean of log rewards, one number or one for each arm.
+        weight: how many rewards the prior mean is worth.
+        a: shape of the inverse Gamma prior of σ².
+        b: scale of that prior.
+
     >>> from blts.models import LogNormal
     >>> LogNormal(prior_mean=[0.0, 1.0])
     LogNormal(prior_mean=[0, 1], weight=1, a=10, b=10)
@@ -176,6 +187,14 @@ class ZeroInflatedLogNormal(Model):
 
     p ~ Beta(paid, unpaid): the rewards above zero and the zeros that the prior is worth. (μ, σ) has the prior of
     `LogNormal`, and what is said there about `a` holds here: the mean reward p exp(μ + σ²/2) has no finite expectation.
+
+    Args:
+        paid: pseudo-count of payments of the Beta prior.
+        unpaid: pseudo-count of zeros.
+        prior_mean: of μ, the mean of log payments, one number or one for each arm.
+        weight: how many payments the prior mean is worth.
+        a: shape of the inverse Gamma prior of σ².
+        b: scale of that prior.
 
     >>> from blts.models import ZeroInflatedLogNormal
     >>> ZeroInflatedLogNormal(paid=[1.0, 2.0], unpaid=20.0, prior_mean=3.0)

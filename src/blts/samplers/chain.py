@@ -54,7 +54,15 @@ class ChainInfo(NamedTuple):
 
 @module
 class Chain:
-    """A kernel and how it is run: `minibatch=None` means the full gradient, `steps` may depend on each arm's n."""
+    """A kernel and how it is run: `minibatch=None` means the full gradient, `steps` may depend on each arm's n.
+
+    Args:
+        kernel: what moves the chains.
+        steps: how many steps a refresh takes: a number, a function of the number of rewards, or "theorem".
+        minibatch: how many rewards a gradient is estimated from; None for all.
+        control_variate: whether minibatch gradients are corrected by the gradient at the mode.
+        scale: what step sizes are in units of; see above.
+    """
 
     kernel: Sampler
     steps: Steps = static(default=50)

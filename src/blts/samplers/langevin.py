@@ -25,6 +25,10 @@ def check_step(owner) -> None:
 class Langevin(Sampler):
     """θ ← θ - h ∇U(θ) + √(2h) ξ, with h = step_size · scale (Algorithm 1, line 5).
 
+    Args:
+        step_size: in units of the potential's scale: a number or a schedule.
+        temperature: 0 is gradient descent, 1 samples the posterior.
+
     >>> import jax.numpy as jnp
     >>> from blts import random
     >>> from blts.samplers import Langevin, Potential

@@ -18,6 +18,9 @@ class MALA(Sampler):
     """Propose y = x - h ∇U(x) + √(2h) ξ and accept with probability min(1, e^{U(x)-U(y)} q(x|y) / q(y|x)).
 
     Needs the exact gradient: on a minibatch potential the acceptance test is not valid, and `Chain` refuses it.
+
+    Args:
+        step_size: in units of the potential's scale: a number or a schedule.
     """
 
     step_size: Numbers = array(default=0.5)

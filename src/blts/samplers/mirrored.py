@@ -31,6 +31,10 @@ class Mirrored(Sampler):
     The gradient is the chain rule on the potential's own, so it may come from a minibatch. `scale` of the potential is
     passed through and is in dual units: about the posterior variance of each y.
 
+    Args:
+        inner: the kernel that runs in the dual.
+        mirror: the mirror map, such as `Entropic()`.
+
     >>> import jax.numpy as jnp
     >>> from blts import random
     >>> from blts.samplers import MALA, Potential
