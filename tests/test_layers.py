@@ -21,7 +21,7 @@ LAYERS = (
     ("catalogue", "live"),
     ("problems",),
     ("simulation",),
-    ("trace", "leap", "specification"),
+    ("trace", "leap", "specification", "wrong_returns"),
     ("loop",),
     ("agents", "envs"),
     ("batching", "samplers"),

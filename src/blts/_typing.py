@@ -25,25 +25,34 @@ _NAN = float("nan")
 
 
 class Row(NamedTuple):
-    """One round as it is remembered. Bandits without a context have `obs = next_obs = ()`."""
+    """One round as it is remembered: what `Agent.remember` and `Model.log_likelihood` are given."""
 
     obs: Tree
+    """What the agent saw before it acted; `()` for a bandit without contexts."""
     action: Int[Array, ""]
+    """What it played, a number of shape `()`."""
     reward: Scalar
+    """What it earned, a number of shape `()`."""
     next_obs: Tree = ()
+    """What it saw afterwards: the next state of an MDP."""
 
 
 class Played(NamedTuple):
-    """What a learner knows of the running batch: the round it is in (from 1) and how often each action was played."""
+    """What an agent knows within a batch, besides its state: what `Agent.act` is given."""
 
     t: Int[Array, ""]
+    """The round it is in, from 1."""
     counts: Int[Array, " actions"]
+    """How often each action was played before, of shape `(actions,)`; those of the running batch, whose rewards are not in yet,
+    included."""
 
 
 class Info(NamedTuple):
-    """How one refresh went. A figure that does not apply is NaN."""
+    """How one refresh went: returned by `Agent.observe` and `Belief.refresh`, with arrays of shape `(block,)`. `Info.of(finite)`
+    makes one; a figure that does not apply is NaN."""
 
     finite: Bool[Array, ""]
+    """Whether all numbers of the new state are finite."""
     acceptance: Scalar
     """Share of accepted Metropolis proposals."""
     ess: Scalar
@@ -71,7 +80,15 @@ class Info(NamedTuple):
         stuck: Any = _NAN,
         least: Any = _NAN,
     ) -> Info:
-        """An Info of the shape of `finite`."""
+        """An `Info` whose arrays have the shape of `finite`.
+
+        Args:
+            finite: whether all numbers of the new state are finite, one flag for each replication: shape `(block,)`.
+            acceptance, ess, rhat, distance, residual, stuck, least: figures of `Info`; what is left out is NaN.
+
+        Returns:
+            The `Info`.
+        """
         finite = jax.numpy.asarray(finite)
         number = lambda x: jax.numpy.broadcast_to(jax.numpy.asarray(x, float), finite.shape)  # noqa: E731
         return Info(finite, *map(number, (acceptance, ess, rhat, distance, residual, stuck, least)))

@@ -27,7 +27,6 @@ from . import _random
 from . import lanes as _lanes  # `lanes` are the states of the replications below
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
-from .batching import most_batches
 from .decision import Clock, decide
 from .history import block_of, order, where
 
@@ -140,7 +139,7 @@ def run(
     """All rounds of `replications` runs, numbered from `first`."""
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
-    go = _together if getattr(agent, "incremental", False) else _in_turns
+    go = _together if agent.incremental else _in_turns
     lane, written = go(keys, env, agent, batching, times, horizon, lanes, written)
     return Record(
         regret=written.regret,
@@ -167,7 +166,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
 
     # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
-    ends = jnp.zeros((most_batches(batching, horizon, env.actions) + 1, R), int)
+    ends = jnp.zeros((batching.most(horizon, env.actions) + 1, R), int)
     actions = jnp.zeros((horizon if keep_actions else 0, *row.action.shape, R), row.action.dtype)
     return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
 

@@ -29,17 +29,17 @@ def check_rewards(env: Any, agent: Any) -> None:
     model = _believed(agent)
     if model is None or not env.actions:
         return
-    ours, theirs = support_of_likelihood(model), getattr(env, "support", None)
+    ours, theirs = support_of_likelihood(model), env.support
     if ours == "real":
         return
     if ours is not None and theirs is not None:
         if ours not in WITHIN[theirs]:
             _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model)
         return
-    if ours is None and getattr(env, "pays_as_model", False) and _same(env.model, model):
+    if ours is None and env.pays_as_model and _same(env.model, model):
         return  # the environment draws from the very functions that the agent believes in
     rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
-    holds, _ = SUPPORTS[getattr(model, "support", "real")]
+    holds, _ = SUPPORTS[model.support]
     wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
     if wrong.size:
         _refuse(f"{wrong[0]:.4g}", model)
@@ -73,10 +73,10 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
 
 def _believed(agent: Any) -> Any:
     """The model of rewards that an agent learns, stacked over arms or pairs; None where it learns none."""
-    model = getattr(agent, "model", None)
+    model = agent.model
     if isinstance(model, Tabular):
         model = model.rewards if model.learns_rewards else None
-    return model if provides(model, Model) else None
+    return model if isinstance(model, Model) and provides(model, Model) else None
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -85,7 +85,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _refuse(paid: str, model: Any) -> None:
-    possible = SUPPORTS[getattr(model, "support", "real")][1]
+    possible = SUPPORTS[model.support][1]
     raise ConfigError(
         f"The environment pays {paid}, and the agent's {type(model).__name__} model is for rewards that are {possible}; "
         "give the agent a model that fits, or misspecified=True to run it as it is."

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from .. import _random
-from .._module import module
+from .._module import Contract, module
 from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
-from ..dynamics.base import Dynamics, Transitions, why_not
+from ..declared import required
+from ..dynamics.base import Transitions, why_not
 from ..errors import ConfigError, require_object
 from ..history import count
 from ..models.tabular import Sampled, Tabular
@@ -22,14 +23,31 @@ from .beliefs import counts_of
 SMALL = 512  # entries up to which a comparison in every entry beats XLA's scatter on a CPU
 
 
-class TransitionBelief(Protocol):
-    """How a model of transitions is drawn at each refresh, the first of them on no data, for a block of replications."""
+class TransitionBelief(Contract):
+    """How `PSRL` draws a model of transitions at each refresh, the first of them on no data. As `Belief`, without `draw`."""
 
-    def check_model(self, model: Any) -> None: ...
-    def init(self, key: PRNGKey, model: Any) -> Tree: ...
-    def empty(self, model: Any, row: Row, capacity: int) -> Tree: ...
-    def remember(self, model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree: ...
-    def refresh(self, keys: Key[Array, " block"], model: Any, thetas: Tree, histories: Tree) -> tuple[Tree, Info]: ...
+    @required
+    def init(self, key: PRNGKey, model: Any) -> Tree:
+        """Where the first refresh starts from."""
+        raise NotImplementedError
+
+    @required
+    def empty(self, model: Any, row: Row, capacity: int) -> Tree:
+        """A memory of no transitions."""
+        raise NotImplementedError
+
+    @required
+    def remember(self, model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
+        """The memory with one more transition where `live`."""
+        raise NotImplementedError
+
+    @required
+    def refresh(self, keys: Key[Array, " block"], model: Any, thetas: Tree, histories: Tree) -> tuple[Tree, Info]:
+        """A draw from the posterior of what is remembered, for a block of replications, in front of every array."""
+        raise NotImplementedError
+
+    def check_model(self, model: Any) -> None:
+        """Refuse a model that it cannot draw, with ConfigError."""
 
 
 class Visits(NamedTuple):
@@ -56,8 +74,12 @@ class Visits(NamedTuple):
 
 
 @module
-class Rows:
-    """Every row of a table drawn by a row sampler: exact Dirichlet, mirrored Langevin, or the log-gamma chain."""
+class Rows(TransitionBelief):
+    """Every row of a table drawn by a row sampler: exact Dirichlet, mirrored Langevin, or the log-gamma chain.
+
+    Args:
+        sampler: what draws the rows of the table.
+    """
 
     sampler: RowSampler
 
@@ -111,8 +133,11 @@ def _arm(dynamics: Any) -> Any:
 
 
 @module
-class Parameters:
+class Parameters(TransitionBelief):
     """θ ∈ R^d of a dynamics, drawn as the end of a chain on all transitions (Algorithm 3 with SGLD).
+
+    Args:
+        chain: what draws θ at a refresh.
 
     >>> from blts.agents import Parameters
     >>> from blts.samplers import sgld
@@ -128,7 +153,7 @@ class Parameters:
     def check_model(self, model):
         if isinstance(model, Tabular):
             raise ConfigError("Parameters draws θ of a dynamics, and Tabular is none; use Rows(LogGammaRows()) for tables.")
-        if (why := why_not(model, Dynamics, "gain", "gain_of", "start", "sample", "true")) is not None:
+        if (why := why_not(model, "gain", "gain_of", "start", "sample", "true")) is not None:
             raise ConfigError(f"Parameters draws θ of a dynamics: {why}")
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from .._module import array, at_least, is_concrete, module, require, short, stat
 from .._typing import Array, Int, Numbers
 from ..declared import rests_on
 from ..history import count, pick
-from .base import NEVER
+from .base import NEVER, Batching
 
 
 class Levels(NamedTuple):
@@ -42,10 +42,13 @@ def _whose(states: int) -> str:
 
 
 @module
-class DoublingCounts:
+class DoublingCounts(Batching):
     """Algorithm 2's rule: each arm has its own level l, and a batch closes when its plays reach 2^l; then l grows by one.
 
     With `states` > 1 the counts are those of state–action pairs.
+
+    Args:
+        states: how many states an MDP has; 1 for a bandit.
     """
 
     states: int = static(default=1)
@@ -84,12 +87,18 @@ class DoublingCounts:
 
 
 @module
-class DoubledSinceSwitch:
+class DoubledSinceSwitch(Batching):
     """A batch closes when some count, with the prior's pseudo-count c, exceeds twice what it was when the batch began:
     N_t + c > 2 (N_{t_k} + c).
 
     With c = 0 the first play of anything exceeds twice zero, so it closes a batch. Two variants have names of their own:
     `tsde` adds the linear growth of Ouyang et al. (2017), `ucrl2` closes as soon as the count *is* doubled.
+
+    Args:
+        states: how many states an MDP has; 1 for a bandit.
+        pseudo_count: c, what the prior is worth to a pair.
+        linear_growth: whether to also close a batch that is longer than the one before.
+        inclusive: whether to close as soon as a count is doubled.
     """
 
     states: int = static(default=1)

@@ -12,11 +12,11 @@ import numpy as np
 from .. import _random
 from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
-from ..declared import fact, rests_on, why_lost
+from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..history import pick
 from ..models import base as models
-from .base import Step
+from .base import Env, Step
 
 
 class Instance(NamedTuple):
@@ -28,8 +28,13 @@ class Instance(NamedTuple):
 
 
 @module
-class Bandit:
+class Bandit(Env):
     """Arms that pay as `model` says. With `theta=None` each replication draws its own instance from the prior.
+
+    Args:
+        model: the law of the arms' rewards; it needs `sample`.
+        theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
+        arms: how many arms, where neither theta nor the model's numbers say it.
 
     >>> from blts.envs import Bandit
     >>> from blts.models import Bernoulli
@@ -43,7 +48,7 @@ class Bandit:
 
     def check(self):
         require_object("Bandit: model", self.model, ("mean_reward", "init", "dim"), "Gaussian()")
-        if not hasattr(self.model, "sample"):
+        if not provides(self.model, "sample"):
             why = why_lost(self.model, "sample") or "give it a method sample(key, theta, obs, action)."
             raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; {why}")
         models.require_model("Bandit", self.model)
@@ -64,7 +69,7 @@ class Bandit:
     def with_means(cls, model: Any, means: Any) -> Bandit:
         """Arms with the given mean rewards, for models with one parameter an arm."""
         require_object("Bandit: model", model, ("mean_reward", "init", "dim"), "Gaussian()")
-        if not hasattr(model, "theta_of_mean"):
+        if not provides(model, "theta_of_mean"):
             why = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "theta_of_mean")) else ""
             raise ConfigError(
                 f"Bandit: the mean does not fix a {type(model).__name__} arm{why}; give theta of shape (arms, {model.dim})."
@@ -108,7 +113,6 @@ class Bandit:
         return jax.vmap(lambda single, k: single.init(k))(self.model, _random.split(key, self.actions))
 
     pays_as_model = fact("reset", "step")
-    """Whether each play of an arm pays an independent draw of the model's `sample` at the arm's θ, which `reset` fixed."""
 
     @rests_on("reset", "step")
     @property

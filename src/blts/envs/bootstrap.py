@@ -16,14 +16,18 @@ from .._typing import Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.base import narrowest_support
-from .base import Step
+from .base import Env, Step
 
 
 @module
-class Bootstrap:
+class Bootstrap(Env):
     """Each play of an arm gives one of that arm's recorded rewards, drawn with replacement.
 
     `rewards` has a row for each arm, filled up to the longest; `counts` says how many of a row are real.
+
+    Args:
+        rewards: the recorded rewards `[arms, longest]`.
+        counts: how many of each row are real, `[arms]`.
 
     >>> from blts.envs import Bootstrap
     >>> print(Bootstrap.of({"A": [0.0, 1.0, 5.0], "B": [2.0, 2.5]}))

@@ -11,22 +11,27 @@ from .. import _random
 from .._module import array, module
 from .._typing import Numbers
 from ..errors import ConfigError
+from ..models import Linear
 from .bandit import Bandit
-from .base import Step
+from .base import Env, Step
 
 
 @module
-class LinearBandit:
+class LinearBandit(Env):
     """Each round shows a context x ~ N(0, I/dim); arm a then pays x·θ_a plus noise, as its `Linear` model says.
 
     The arms' θ are given, or drawn from the model's prior for each replication.
+
+    Args:
+        model: a `Linear` model without alpha.
+        theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
     """
 
     model: Any
     theta: Numbers = array(default=None, ndim=2)
 
     def check(self):
-        if getattr(self.model, "alpha", None) is not None:
+        if isinstance(self.model, Linear) and self.model.alpha is not None:
             raise ConfigError("LinearBandit: the model has a fixed alpha and needs no context; use Bandit.")
         bandit = Bandit(self.model, self.theta)
         object.__setattr__(self, "model", bandit.model)

@@ -10,9 +10,9 @@ import numpy as np
 from .._module import array, is_concrete, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
 from ..declared import provides, rests_on
-from ..dynamics.base import Dynamics, Truncated, why_not
+from ..dynamics.base import Truncated, why_not
 from ..errors import ConfigError, require_object
-from .base import Step
+from .base import Env, Step
 
 BELIEF = ("log_likelihood", "information", "prior_precision", "log_prior", "gain_of")
 """What of a dynamics a world does not need."""
@@ -27,12 +27,17 @@ class Where(NamedTuple):
 
 
 @module
-class ParametricMDP:
+class ParametricMDP(Env):
     """A dynamics with a true θ: the one of the named problem, the one given, or one drawn from the prior (`drawn`).
 
     The regret of a round is the optimal average reward less the reward, so that its sum is T times the gain less what
     was earned. A dynamics whose optimum is not known is refused: one that a subclass moves in another way than it plans, and
     one that cuts off what is best for θ.
+
+    Args:
+        dynamics: how it moves.
+        theta: the true θ; None for that of the named problem.
+        drawn: whether each replication draws θ from the prior.
     """
 
     dynamics: Any
@@ -41,7 +46,7 @@ class ParametricMDP:
 
     def check(self):
         require_object("ParametricMDP: dynamics", self.dynamics, (), "blts.dynamics.Inventory()")
-        if (why := why_not(self.dynamics, Dynamics, *BELIEF)) is not None:
+        if (why := why_not(self.dynamics, *BELIEF)) is not None:
             raise ConfigError(f"ParametricMDP: {why}")
         if self.theta is not None and np.shape(self.theta) != (self.dynamics.dim,):
             raise ConfigError(f"ParametricMDP: theta must have {self.dynamics.dim} numbers; got shape {np.shape(self.theta)}.")

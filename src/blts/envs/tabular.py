@@ -14,7 +14,7 @@ from ..declared import rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..models.tabular import Sampled, Tabular
 from ..samplers.rows import ExactRows
-from .base import Step
+from .base import Env, Step
 
 LAWS = ("mean", "gaussian", "bernoulli")
 
@@ -70,13 +70,18 @@ def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: Any) -> A
 
 
 @module
-class MDP:
+class MDP(Env):
     """A finite MDP from transition probabilities `[states, actions, states]` and expected rewards `[states, actions]`.
 
     Its regret is T times the optimal average reward less what was earned. It is solved once, when it is built. A subclass
     that moves or starts in another way says its own `gain` and `best`.
 
     Args:
+        transitions: probabilities `[states, actions, states]`, or `[states, actions, K]` with `successors`.
+        rewards: expected rewards `[states, actions]`.
+        sd: of Gaussian rewards.
+        gain: the optimal average reward from the start; solved for where not given.
+        best: 1 where an action is optimal, `[states, actions]`; solved for where not given.
         successors: with K possible next states a pair, their numbers `[states, actions, K]`; `transitions` then has the K
             probabilities of each pair. A chain of 5000 states fits so.
         start: the state every run starts from.
@@ -177,8 +182,13 @@ class MDP:
 
 
 @module
-class DrawnMDP:
+class DrawnMDP(Env):
     """Each replication draws its own MDP from the prior of `model`, so that the mean regret is the Bayesian regret.
+
+    Args:
+        model: the prior that MDPs are drawn from.
+        law: rewards are their means ("mean"), or drawn: "gaussian" with `sd`, or "bernoulli".
+        sd: of Gaussian rewards.
 
     >>> from blts.envs import DrawnMDP
     >>> from blts.models import Tabular

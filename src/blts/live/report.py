@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from ..models.base import theory_of
 from . import estimates
 from .export import WAITING, Table, table_of
 from .learning import chains_in_words
@@ -118,7 +117,7 @@ class _Seen:
 def posterior_draws(current: Policy, draws: int = DRAWS) -> np.ndarray | None:
     """Mean rewards drawn from the posterior of the policy in use, [draws, active arms]; None for agents without one."""
     agent = current.built.agent
-    if not getattr(agent, "holds_posterior", False):
+    if not agent.holds_posterior:
         return None
     return np.asarray(_draw(agent, current.frozen.state, jnp.arange(draws)), float)
 
@@ -189,7 +188,7 @@ def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, cur
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
     if experiment.spec.batching.name == "external":
         return "External batches are outside the theorem, which needs batches that close when an arm's plays double."
-    theory = theory_of(current.built.model)
+    theory = current.built.model.theory()
     return None if theory.inside else theory.why
 
 

@@ -11,14 +11,19 @@ from .._module import array, finite, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, nig
-from .base import Moments, Theory, arm_count, low_high
+from .base import Model, Moments, Theory, arm_count, low_high
 from .nig import NormalInverseGammaPrior
 from .normal import HALF_LOG_2PI, NormalPrior
 
 
 @module
-class Gaussian(NormalPrior):
+class Gaussian(NormalPrior, Model):
     """Rewards N(θ, sd²) with a prior N(prior_mean, prior_sd²) on θ.
+
+    Args:
+        prior_mean: of θ, one number or one for each arm.
+        prior_sd: of θ.
+        sd: of the rewards, known.
 
     >>> from blts.models import Gaussian
     >>> print(Gaussian(prior_mean=[14.0, 17.0, 20.0], prior_sd=1.6, sd=0.5))
@@ -90,10 +95,16 @@ class Gaussian(NormalPrior):
 
 
 @module
-class GaussianUnknownVariance(NormalInverseGammaPrior):
+class GaussianUnknownVariance(NormalInverseGammaPrior, Model):
     """Rewards N(μ, σ²), θ = (μ, log σ), with the prior σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     `weight` is worth that many rewards about the mean; `a` and `b` say that σ² is about b/a.
+
+    Args:
+        prior_mean: of μ, one number or one for each arm.
+        weight: how many rewards the prior mean is worth.
+        a: shape of the inverse Gamma prior of σ².
+        b: scale of that prior.
 
     >>> from blts.models import GaussianUnknownVariance
     >>> GaussianUnknownVariance(prior_mean=[0.0, 1.0])

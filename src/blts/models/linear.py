@@ -14,7 +14,7 @@ from .._typing import Array, Int, Numbers
 from ..declared import fact, rests_on
 from ..errors import ConfigError
 from . import marginal
-from .base import Described, Sum, Theory, arm_count, low_high
+from .base import Model, Sum, Theory, arm_count, low_high
 from .normal import HALF_LOG_2PI
 
 
@@ -28,11 +28,17 @@ class Equations(NamedTuple):
 
 
 @module
-class Linear(Described):
+class Linear(Model):
     """Rewards N(x·θ, sd²) with a prior N(prior_mean, prior_sd² I) on θ ∈ R^d.
 
     x is the arm's fixed vector `alpha` (the paper's α_a) where that is given, and the context `row.obs` otherwise. With
     contexts, the curvature of one reward is taken for coordinates whose mean square is 1: scale the contexts so.
+
+    Args:
+        prior_mean: of θ, `[dim]` or one row for each arm.
+        prior_sd: of each coordinate of θ.
+        sd: of the rewards, known.
+        alpha: the arms' features; None where each round shows a context.
 
     >>> from blts.models import Linear
     >>> Linear(prior_mean=[0.0, 0.0], alpha=[[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])

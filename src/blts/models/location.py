@@ -13,13 +13,18 @@ from jax.scipy.special import gammaln
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Numbers
 from ..declared import fact, rests_on
-from .base import Theory, arm_count, low_high
+from .base import Model, Theory, arm_count, low_high
 from .normal import NormalPrior
 
 
 @module
-class Laplace(NormalPrior):
+class Laplace(NormalPrior, Model):
     """Rewards with density exp(-|r - θ|/scale) / (2 scale) and a prior N(prior_mean, prior_sd²) on θ.
+
+    Args:
+        prior_mean: of θ, one number or one for each arm.
+        prior_sd: of θ.
+        scale: of the rewards, known: their sd is √2 times it.
 
     >>> from blts.models import Laplace
     >>> Laplace.with_sd(prior_mean=[4.0, 10.0], prior_sd=1.0, sd=1.0)
@@ -62,8 +67,14 @@ class Laplace(NormalPrior):
 
 
 @module
-class StudentT(NormalPrior):
+class StudentT(NormalPrior, Model):
     """Rewards θ + scale · t with `df` degrees of freedom, and a prior N(prior_mean, prior_sd²) on θ.
+
+    Args:
+        prior_mean: of θ, one number or one for each arm.
+        prior_sd: of θ.
+        scale: of the rewards, known.
+        df: their degrees of freedom.
 
     >>> from blts.models import StudentT
     >>> StudentT(prior_mean=[0.0, 1.0], df=4.0)

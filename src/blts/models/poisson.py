@@ -13,12 +13,16 @@ from .._module import array, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, rate
-from .base import Described, Theory, arm_count
+from .base import Model, Theory, arm_count
 
 
 @module
-class Poisson(Described):
+class Poisson(Model):
     """Rewards Poisson(λ); θ = log λ, with the prior λ ~ Gamma(a, rate b).
+
+    Args:
+        a: shape of the Gamma prior of the rate, one number or one for each arm.
+        b: rate of that prior.
 
     >>> from blts.models import Poisson
     >>> Poisson(a=2.0, b=[1.0, 0.5])

@@ -13,14 +13,19 @@ from .._module import array, finite, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, nig, rate
-from .base import Described, Moments, Theory, arm_count
+from .base import Model, Moments, Theory, arm_count
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
 from .nig import NormalInverseGamma, NormalInverseGammaPrior
 
 
 @module
-class Gamma(Described):
+class Gamma(Model):
     """Rewards Gamma(shape, rate λ) with mean shape/λ; θ = log λ, with the prior λ ~ Gamma(a, rate b).
+
+    Args:
+        shape: of the rewards' Gamma law, known.
+        a: shape of the Gamma prior of their rate, one number or one for each arm.
+        b: rate of that prior.
 
     >>> from blts.models import Gamma
     >>> Gamma(shape=2.0, a=3.0, b=[3.0, 6.0])
@@ -121,12 +126,18 @@ def Exponential(a: Any = 1.0, b: Any = 1.0) -> Gamma:
 
 
 @module
-class LogNormal(NormalInverseGammaPrior):
+class LogNormal(NormalInverseGammaPrior, Model):
     """Rewards whose logarithm is N(μ, σ²), θ = (μ, log σ); σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     The mean reward is exp(μ + σ²/2). Its *expectation* is infinite under any inverse gamma law of σ², because large σ²
     are only polynomially rare; Thompson sampling needs draws alone, and those are tame where `a` is large. With the
     default a = b = 10, σ² is about 1 and above 8 once in 10⁶ draws.
+
+    Args:
+        prior_mean: of μ, the mean of log rewards, one number or one for each arm.
+        weight: how many rewards the prior mean is worth.
+        a: shape of the inverse Gamma prior of σ².
+        b: scale of that prior.
 
     >>> from blts.models import LogNormal
     >>> LogNormal(prior_mean=[0.0, 1.0])
@@ -171,11 +182,19 @@ class LogNormal(NormalInverseGammaPrior):
 
 
 @module
-class ZeroInflatedLogNormal(Described):
+class ZeroInflatedLogNormal(Model):
     """Revenue: a reward is above zero with probability p, and then its logarithm is N(μ, σ²); θ = (logit p, μ, log σ).
 
     p ~ Beta(paid, unpaid): the rewards above zero and the zeros that the prior is worth. (μ, σ) has the prior of
     `LogNormal`, and what is said there about `a` holds here: the mean reward p exp(μ + σ²/2) has no finite expectation.
+
+    Args:
+        paid: pseudo-count of payments of the Beta prior.
+        unpaid: pseudo-count of zeros.
+        prior_mean: of μ, the mean of log payments, one number or one for each arm.
+        weight: how many payments the prior mean is worth.
+        a: shape of the inverse Gamma prior of σ².
+        b: scale of that prior.
 
     >>> from blts.models import ZeroInflatedLogNormal
     >>> ZeroInflatedLogNormal(paid=[1.0, 2.0], unpaid=20.0, prior_mean=3.0)

@@ -17,10 +17,10 @@ from jax import lax
 
 from .. import _random, theory
 from .. import lanes as _lanes  # `lanes` is their number below
-from .._module import at_least, module, short, static
+from .._module import at_least, module, require_part, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..declared import fact, provides
-from ..errors import ConfigError, require_object
+from ..errors import ConfigError
 from ..history import Log, order
 from ..models.base import Model, Sufficient, arm, has_marginal
 from . import potential as potentials
@@ -55,7 +55,15 @@ class ChainInfo(NamedTuple):
 
 @module
 class Chain:
-    """A kernel and how it is run: `minibatch=None` means the full gradient, `steps` may depend on each arm's n."""
+    """A kernel and how it is run: `minibatch=None` means the full gradient, `steps` may depend on each arm's n.
+
+    Args:
+        kernel: what moves the chains.
+        steps: how many steps a refresh takes: a number, a function of the number of rewards, or "theorem".
+        minibatch: how many rewards a gradient is estimated from; None for all.
+        control_variate: whether minibatch gradients are corrected by the gradient at the mode.
+        scale: what step sizes are in units of; see above.
+    """
 
     kernel: Sampler
     steps: Steps = static(default=50)
@@ -70,14 +78,14 @@ class Chain:
     curvature takes "mode" in place of "information"."""
 
     def check(self):
-        require_object("Chain: kernel", self.kernel, ("init", "step"), "Langevin() or MALA()")
+        require_part("Chain: kernel", self.kernel, Sampler, "Langevin() or MALA()")
         if not isinstance(self.steps, str) and not callable(self.steps):
             at_least(self, "steps", 1)
         if self.minibatch is not None and not isinstance(self.minibatch, str):
             at_least(self, "minibatch", 1)
         if self.control_variate and self.minibatch is None:
             raise ConfigError("Chain: control_variate corrects a minibatch gradient; give minibatch too.")
-        if getattr(self.kernel, "needs_value", False) and self.minibatch is not None:
+        if self.kernel.needs_value and self.minibatch is not None:
             name = type(self.kernel).__name__
             raise ConfigError(f"Chain: {name}'s acceptance test needs the full gradient; leave minibatch=None.")
         for name, value, allowed in (
@@ -93,12 +101,12 @@ class Chain:
         data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
         control = " with a control variate" if self.control_variate else ""
         unit = "Theorem 1's step" if self.scale == "theorem" else "the posterior variance"
-        size = short(getattr(self.kernel, "step_size", None))
+        size = short(self.kernel.step_size)
         return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit} on {data}{control}"
 
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
-        if self.scale == "information" and not getattr(model, "information_sets_step", False):
+        if self.scale == "information" and not model.information_sets_step:
             return dataclasses.replace(self, scale="mode").resolved(model)
         if "theorem" not in (self.steps, self.minibatch, self.scale):
             return self
@@ -272,7 +280,7 @@ class Chain:
         z = white.inverse @ (theta - white.centre)
         near = jnp.sqrt(jnp.sum(jnp.square(z))) < FAR + jnp.sqrt(dim)  # not so where z is not finite
         z = jnp.where(near, z, _random.normal(_random.fold_in(key, RESTART), (dim,)))
-        z, info = self._iterate(key, target, z, limit, diagnose, adapts=getattr(self.kernel, "needs_value", False))
+        z, info = self._iterate(key, target, z, limit, diagnose, adapts=self.kernel.needs_value)
         # An unadjusted chain has no test that would hold it; its end counts as stuck where it is as far as no draw is.
         far = ~(jnp.sqrt(jnp.sum(jnp.square(z))) < 2 * (FAR + jnp.sqrt(dim)))
         z = jnp.where(far, _random.normal(_random.fold_in(key, RESTART), (dim,)), z)
@@ -365,7 +373,7 @@ def _accumulate(moments, x, inside):
 
 def has_oracle(model: Any) -> bool:
     """Whether the law of an arm's mean reward is known exactly, without a context."""
-    return has_marginal(model) and not getattr(model, "contextual", False)
+    return has_marginal(model) and not model.contextual
 
 
 def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:

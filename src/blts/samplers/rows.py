@@ -89,6 +89,10 @@ class LogGammaRows:
     with probability min(1, exp(e(x') - e(x))) is exact (delayed acceptance). The chain then starts at `start`, and its step
     goes through 1, 1/4 and 1/16 of `step`: rows that the long steps refuse move by the short ones. V becomes the state
     of an autoregression, -log V = (u² + v²)/2 with u, v normal.
+
+    Args:
+        steps: how many steps a refresh takes; None for 6, and 150 with a log_prior.
+        step: h.
     """
 
     steps: int | None = static(default=None)
@@ -237,6 +241,11 @@ class MirroredRows:
     coordinates mirrored Langevin is SGLD on softmax parameters with a reference category, so the paper's other option,
     reparameterised SGLD, is this one. Counts are sufficient and the full gradient costs less, so it serves comparison only:
     its noise grows with n² and the posterior does not concentrate as it should.
+
+    Args:
+        step: step size of the dual chain.
+        steps: how many steps a refresh takes.
+        minibatch: how many transitions a gradient is estimated from; None for all.
     """
 
     step: Numbers = array(default=0.5)

@@ -1,0 +1,119 @@
+"""Why a run of somebody's own parts failed: which method returned something else than its base class asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from . import _random
+from ._typing import Info, Played, Row, Tree
+from .agents import Agent
+from .batching import Batching
+from .envs import Env, Step
+from .errors import BltsError, ConfigError
+
+
+@contextmanager
+def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Iterator[None]:
+    """Turn an error of a run into one sentence, where a method returned something else than its base class asks for.
+
+    Args: as `why_wrong`.
+
+    Raises:
+        ConfigError: the sentence; otherwise the error as it was.
+    """
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, IndexError) as error:
+        why = None if isinstance(error, BltsError) else why_wrong(env, agent, batching, horizon)
+        if why is None:
+            raise
+        raise ConfigError(why) from error
+
+
+def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str | None:
+    """Trace every required method once, as the loop calls it, and compare what it returns.
+
+    Args:
+        env: the environment of the run that failed.
+        agent: its agent.
+        batching: its batching scheme.
+        horizon: its number of rounds.
+
+    Returns:
+        A sentence that names the method, what it returned and what it must return; None where all are right, and where a method
+        raises an error of its own, which then says more.
+    """
+    try:
+        jax.eval_shape(lambda: _look(env, agent, batching, horizon))
+    except _Wrong as wrong:
+        return str(wrong)
+    except Exception:
+        return None
+    return None
+
+
+class _Wrong(Exception):
+    """The sentence."""
+
+
+def _look(env: Env, agent: Agent, batching: Batching, horizon: int) -> None:
+    key, none = _random.as_key(0), jnp.zeros((), int)
+    kind = int if env.actions else float
+    env_state, obs = _pair(env, "reset", env.reset(key), "(state, obs)")
+    state, clock = agent.init(key), batching.init(key, env.actions)
+    action = agent.act(key, state, obs, Played(none + 1, jnp.zeros(env.actions, int)))
+    _number(agent, "act", action, "a whole number, of shape ()" if env.actions else "a number, of shape ()", kind)
+    action = jnp.asarray(action, kind)
+    new_state, step = _pair(env, "step", env.step(key, env_state, action), "(state, Step(obs, reward, regret))")
+    if not isinstance(step, Step):
+        raise _Wrong(_sentence(env, "step", step, "(state, Step(obs, reward, regret))"))
+    _same(env, "step", new_state, env_state, "a state as reset returned it")
+    _same(env, "step", step.obs, obs, "an obs as reset returned it")
+    _number(env, "step", step.reward, "a reward that is a number, of shape ()")
+    _number(env, "step", step.regret, "a regret that is a number, of shape ()")
+    row = Row(obs, action, step.reward, step.obs)
+    history = agent.empty(jax.tree.map(jnp.zeros_like, row), horizon)
+    _same(agent, "remember", agent.remember(history, row, none == 0), history, "a memory as empty returned it")
+    new_clock, due = _pair(batching, "step", batching.step(clock, obs, action), "(state, due)")
+    _same(batching, "step", new_clock, clock, "a state as init returned it")
+    _number(batching, "step", due, "whether the batch ends, a flag of shape ()", bool)
+    block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
+    new_states, info = _pair(agent, "observe", agent.observe(key[None], *block), "(states, Info)")
+    _same(agent, "observe", new_states, block[0], "states as it was given them, with the block of replications in front")
+    if not isinstance(info, Info) or any(jnp.shape(x) != (1,) for x in info):
+        raise _Wrong(_sentence(agent, "observe", info, "an Info of arrays of shape (block,): Info.of(finite)"))
+
+
+def _sentence(owner: Any, method: str, found: Any, wanted: str) -> str:
+    return f"{type(owner).__name__}.{method} must return {wanted}; it returned {_words(found)}."
+
+
+def _words(found: Any) -> str:
+    """A value in a few words: the shapes and types of its arrays."""
+    leaves = jax.tree.leaves(found)
+    if not leaves or (isinstance(found, tuple) and len(leaves) > 1):
+        return f"a {type(found).__name__} of {len(leaves)} arrays"
+    return ", ".join(f"{jnp.result_type(x)} of shape {jnp.shape(x)}" for x in leaves)
+
+
+def _pair(owner: Any, method: str, found: Any, wanted: str) -> tuple[Any, Any]:
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise _Wrong(_sentence(owner, method, found, wanted))
+    return found
+
+
+def _number(owner: Any, method: str, found: Any, wanted: str, kind: type = float) -> None:
+    kinds = {int: jnp.integer, float: jnp.number, bool: jnp.bool_}[kind]
+    if len(jax.tree.leaves(found)) != 1 or jnp.shape(found) != () or not jnp.issubdtype(jnp.result_type(found), kinds):
+        raise _Wrong(_sentence(owner, method, found, wanted))
+
+
+def _same(owner: Any, method: str, found: Tree, like: Tree, wanted: str) -> None:
+    described = lambda tree: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)  # noqa: E731
+    if described(found) != described(like):
+        raise _Wrong(f"{_sentence(owner, method, found, wanted).rstrip('.')}, which is {_words(like)}.")
