@@ -31,6 +31,7 @@ LAYERS = (
     ("history",),
     ("planning",),
     ("registry", "random", "compilation"),
+    ("plugins",),
     ("_draws", "_kernel"),
     ("_graph",),
     ("_random",),

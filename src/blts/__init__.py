@@ -66,6 +66,8 @@ if TYPE_CHECKING:
     from .models import ZeroInflatedLogNormal as ZeroInflatedLogNormal
     from .models import from_functions as from_functions
     from .models import from_numpyro as from_numpyro
+    from .problems import Problem as Problem
+    from .registry import register as register
     from .samplers import MALA as MALA
     from .samplers import Chain as Chain
     from .samplers import ExactRows as ExactRows
@@ -95,6 +97,8 @@ _WHERE = {
         *("Bernoulli", "Exponential", "Gamma", "Gaussian", "GaussianUnknownVariance", "Laplace", "Linear", "LogNormal"),
         *("Poisson", "StudentT", "Tabular", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
     ),
+    "problems": ("Problem",),
+    "registry": ("register",),
     "samplers": (
         *("MALA", "Chain", "ExactRows", "Langevin", "LogGammaRows", "Mirrored", "MirroredRows"),
         *("mala", "sgld", "ula"),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from .. import agents, samplers
-from ..registry import register
+from ..registry import build, register
 from .setting import Setting
 
 
@@ -21,9 +22,15 @@ def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=1.0, pool=0, 
 
 
 @register("agent", "thompson")
-def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS):
-    """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere."""
-    return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)
+def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS, sampler=None):
+    """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere.
+
+    With the name of a sampler, a pool of its chains for any model.
+    """
+    if sampler is None:
+        return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)
+    chain = dataclasses.replace(build("sampler", sampler), steps=steps)
+    return agents.Thompson(on.model, agents.Pool(chain, pool), on.actions)
 
 
 @register("agent", "exact-ts")
