@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .envs import ParametricMDP as ParametricMDP
     from .errors import BltsError as BltsError
     from .errors import ConfigError as ConfigError
+    from .inference import posterior as posterior
     from .models import Bernoulli as Bernoulli
     from .models import Exponential as Exponential
     from .models import Gamma as Gamma
@@ -93,6 +94,7 @@ _WHERE = {
     "catalogue": ("condition",),
     "envs": ("MDP", "Bandit", "Bootstrap", "DrawnMDP", "LinearBandit", "ParametricMDP"),
     "errors": ("BltsError", "ConfigError"),
+    "inference": ("posterior",),
     "models": (
         *("Bernoulli", "Exponential", "Gamma", "Gaussian", "GaussianUnknownVariance", "Laplace", "Linear", "LogNormal"),
         *("Poisson", "StudentT", "Tabular", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
