@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from blts import Bandit, random
+from blts import Bandit, Belief, random
 from blts._module import module, static
 from blts._typing import Info, Row
 from blts.agents.beliefs import arms_of, counts_of, prior_draws
@@ -129,17 +129,11 @@ ROWS = 16  # rows added to the log-density at once
 
 
 @module
-class OnGrid:
+class OnGrid(Belief):
     """The posterior by its values on a grid of cells, which is moved and narrowed three times; draws are uniform in their cell."""
 
     size: int = static(default=64)
     passes: int = static(default=4)
-
-    def check_model(self, model):
-        return self
-
-    def incremental(self, model):
-        return False
 
     def _box(self, model):
         middle = jax.vmap(lambda k: prior_draws(k, model))(random.split(random.key(7), 512))
@@ -182,9 +176,6 @@ class OnGrid:
         key_grid, key_prior = random.split(key)
         drawn = jax.vmap(one)(random.split(key_grid, arms_of(model)), state.low, state.width, state.cumulative)
         return jnp.where(state.n[:, None] > 0, drawn, prior_draws(key_prior, model))
-
-    def laws(self, model, state, obs):
-        return None
 
 
 def posterior(model, low, extent, rows: Row, start, n, size: int, passes: int):

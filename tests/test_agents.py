@@ -37,14 +37,14 @@ from blts import (
 )
 from blts._module import array, module
 from blts._typing import Array
-from blts.envs import Step
+from blts.envs import Env, Step
 from laws import LEVEL, counts_p
 
 ARMS, ROUNDS, REPLICATIONS = 5, 120, 3
 
 
 @module
-class Table:
+class Table(Env):
     """Rewards written down in advance: `rewards[t, a]` is what arm a pays in round t + 1, in every replication."""
 
     rewards: Array = array(ndim=2)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import _random, leap, loop, simulate
+from blts import Belief, _random, leap, loop, simulate
 from blts._module import module
 from blts._typing import Played, Row
 from blts.agents import UCB1, BayesUCB, EpsilonGreedy, Exact, Perturb, Pool, SuccessiveElimination, Thompson, Uniform
@@ -289,7 +289,9 @@ def test_the_contract_notices_an_ignored_override():
     plain = {
         name: getattr(Exact, name) for name in ("check_model", "init", "_held", "empty", "remember", "refresh", "draw", "laws")
     }
-    Undeclared = module(type("Undeclared", (), plain | {"plain_memory": True, "starts_from_prior": True, "__annotations__": {}}))
+    Undeclared = module(
+        type("Undeclared", (Belief,), plain | {"plain_memory": True, "starts_from_prior": True, "__annotations__": {}})
+    )
     build = functools.partial(lambda b: Parts(model=PLAIN, belief=b))
     assert ignored("belief", Undeclared(), build, trace_leaping, leaping_refused) == ["draw", "remember"]
     assert ignored("belief", Exact(), build, trace_leaping, leaping_refused) == []

@@ -12,7 +12,7 @@ from blts._typing import Numbers
 from blts.agents import PSRL, UCB1, BayesUCB, Exact, Perturb, Rows, Thompson
 from blts.batching import DoublingCounts, StaticDoubling
 from blts.envs import Bandit, Bootstrap, rand_hie, riverswim
-from blts.envs.base import Step
+from blts.envs.base import Env, Step
 from blts.errors import ConfigError
 from blts.models import Bernoulli, Exponential, Gaussian, LogNormal, Poisson, Tabular, from_functions, from_numpyro
 from blts.models.base import SUPPORTS, WITHIN, narrowest_support
@@ -27,7 +27,7 @@ def exact(model):
 
 
 @module
-class Own:
+class Own(Env):
     """An environment of one's own, which says nothing about its rewards."""
 
     low: Numbers = array(default=0.0)

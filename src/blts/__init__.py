@@ -20,12 +20,20 @@ if TYPE_CHECKING:
     from . import random as random
     from . import samplers as samplers
     from . import theory as theory
+    from ._module import array as array
     from ._module import from_json as from_json
+    from ._module import module as module
+    from ._module import static as static
     from ._module import to_json as to_json
+    from ._typing import Info as Info
+    from ._typing import Played as Played
+    from ._typing import Row as Row
     from .agents import PSRL as PSRL
     from .agents import UCB1 as UCB1
     from .agents import UCRL2 as UCRL2
+    from .agents import Agent as Agent
     from .agents import BayesUCB as BayesUCB
+    from .agents import Belief as Belief
     from .agents import EpsilonGreedy as EpsilonGreedy
     from .agents import Exact as Exact
     from .agents import Follow as Follow
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from .agents import SuccessiveElimination as SuccessiveElimination
     from .agents import Thompson as Thompson
     from .agents import Uniform as Uniform
+    from .batching import Batching as Batching
     from .batching import DoubledSinceSwitch as DoubledSinceSwitch
     from .batching import DoublingCounts as DoublingCounts
     from .batching import Fixed as Fixed
@@ -44,12 +53,15 @@ if TYPE_CHECKING:
     from .batching import Sequential as Sequential
     from .batching import StaticDoubling as StaticDoubling
     from .catalogue import condition as condition
+    from .dynamics import Dynamics as Dynamics
     from .envs import MDP as MDP
     from .envs import Bandit as Bandit
     from .envs import Bootstrap as Bootstrap
     from .envs import DrawnMDP as DrawnMDP
+    from .envs import Env as Env
     from .envs import LinearBandit as LinearBandit
     from .envs import ParametricMDP as ParametricMDP
+    from .envs import Step as Step
     from .errors import BltsError as BltsError
     from .errors import ConfigError as ConfigError
     from .inference import posterior as posterior
@@ -61,6 +73,7 @@ if TYPE_CHECKING:
     from .models import Laplace as Laplace
     from .models import Linear as Linear
     from .models import LogNormal as LogNormal
+    from .models import Model as Model
     from .models import Poisson as Poisson
     from .models import StudentT as StudentT
     from .models import Tabular as Tabular
@@ -76,6 +89,7 @@ if TYPE_CHECKING:
     from .samplers import LogGammaRows as LogGammaRows
     from .samplers import Mirrored as Mirrored
     from .samplers import MirroredRows as MirroredRows
+    from .samplers import Sampler as Sampler
     from .samplers import mala as mala
     from .samplers import sgld as sgld
     from .samplers import ula as ula
@@ -85,24 +99,26 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _WHERE = {
-    "_module": ("from_json", "to_json"),
+    "_module": ("array", "from_json", "module", "static", "to_json"),
+    "_typing": ("Info", "Played", "Row"),
     "agents": (
-        *("PSRL", "UCB1", "UCRL2", "BayesUCB", "EpsilonGreedy", "Exact", "Follow", "Parameters", "Perturb", "Pool", "Rows"),
-        *("SuccessiveElimination", "Thompson", "Uniform"),
+        *("PSRL", "UCB1", "UCRL2", "Agent", "BayesUCB", "Belief", "EpsilonGreedy", "Exact", "Follow", "Parameters", "Perturb"),
+        *("Pool", "Rows", "SuccessiveElimination", "Thompson", "Uniform"),
     ),
-    "batching": ("DoubledSinceSwitch", "DoublingCounts", "Fixed", "Geometric", "Grid", "Sequential", "StaticDoubling"),
+    "batching": ("Batching", "DoubledSinceSwitch", "DoublingCounts", "Fixed", "Geometric", "Grid", "Sequential", "StaticDoubling"),
     "catalogue": ("condition",),
-    "envs": ("MDP", "Bandit", "Bootstrap", "DrawnMDP", "LinearBandit", "ParametricMDP"),
+    "dynamics": ("Dynamics",),
+    "envs": ("MDP", "Bandit", "Bootstrap", "DrawnMDP", "Env", "LinearBandit", "ParametricMDP", "Step"),
     "errors": ("BltsError", "ConfigError"),
     "inference": ("posterior",),
     "models": (
         *("Bernoulli", "Exponential", "Gamma", "Gaussian", "GaussianUnknownVariance", "Laplace", "Linear", "LogNormal"),
-        *("Poisson", "StudentT", "Tabular", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
+        *("Model", "Poisson", "StudentT", "Tabular", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
     ),
     "problems": ("Problem",),
     "registry": ("register",),
     "samplers": (
-        *("MALA", "Chain", "ExactRows", "Langevin", "LogGammaRows", "Mirrored", "MirroredRows"),
+        *("MALA", "Chain", "ExactRows", "Langevin", "LogGammaRows", "Mirrored", "MirroredRows", "Sampler"),
         *("mala", "sgld", "ula"),
     ),
     "simulation": ("simulate",),

@@ -1,6 +1,7 @@
 """`@module`: frozen dataclasses that are pytrees, check themselves once, print well and turn into JSON.
 
-Numbers are traced leaves, so three step sizes cost one compilation; shapes and counts are marked `static()`.
+Numbers are traced leaves, so three step sizes cost one compilation; shapes and counts are marked `static()`. The base classes of
+parts (`Agent`, `Env`, …) are `Contract`s, whose subclasses are modules without being decorated.
 JAX's own `register_dataclass` calls `__post_init__` with tracers on every unflatten; here unflattening only fills
 the fields, so `check()` sees just what a person wrote.
 """
@@ -8,6 +9,8 @@ the fields, so `check()` sees just what a person wrote.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import json
 from typing import Any, TypeVar, dataclass_transform
 
@@ -15,8 +18,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from .declared import mark_lost
-from .errors import ConfigError, UnknownName
+from .declared import is_base, mark_lost, methods_of, missing, why_lost
+from .errors import ConfigError, UnknownName, require_object
 
 T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
@@ -25,15 +28,33 @@ _NAMES: dict[type, str] = {}
 
 
 def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = float, words: tuple[str, ...] = ()) -> Any:
-    """A number or an array that is traced. `ndim` is its rank for one arm; one more axis in front means one per arm.
+    """A field that is a number or an array: a traced leaf, so that another value does not compile again.
 
-    `words` may stand in its place; None may where it is the default.
+    A number, a list or a NumPy array may be given; it is kept as a NumPy array of `dtype`.
+
+    Args:
+        default: its value where none is given; without one the field is required.
+        ndim: its rank. In a model, that for one arm: one more axis in front then means one value for each arm.
+        dtype: `float`, or `int`.
+        words: text that may be given in place of a number.
+
+    Returns:
+        What stands on the right of a field: `step_size: Any = array(default=0.1)`.
     """
     return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype, "words": words})
 
 
 def static(default: Any = dataclasses.MISSING) -> Any:
-    """A count, a shape or a function: part of what is compiled."""
+    """A field that is a count, a shape or a function: part of what is compiled, so another value compiles again.
+
+    Fields that are annotated `int` are static without this.
+
+    Args:
+        default: its value where none is given; without one the field is required.
+
+    Returns:
+        What stands on the right of a field: `size: int = static(default=32)`.
+    """
     return dataclasses.field(default=default, metadata={"static": True})
 
 
@@ -50,16 +71,35 @@ def is_concrete(value: Any) -> bool:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(array, static))
 def module(cls: type[T]) -> type[T]:
-    """Make `cls` a frozen pytree. A method `check(self)` is run once, when a person builds the object.
+    """Make a class a frozen dataclass that is a pytree, so that its objects can be given to compiled functions.
 
-    Subclasses are made so too, decorated or not: one that changes a method is a pytree like its base.
+    Its annotated fields are its arguments: `array()` and numbers are traced leaves, `static()`, `int`, text, flags and functions
+    are part of what is compiled. A method `check(self)` is run once, when a person builds the object, and may refuse it with
+    `ConfigError`. Subclasses of a module, and of the base classes `Agent`, `Env`, …, are modules without being decorated.
+
+    Args:
+        cls: the class.
+
+    Returns:
+        The same class.
+
+    >>> import jax
+    >>> from blts import array, module
+    >>> @module
+    ... class Line:
+    ...     slope: float = array(default=1.0)
+    ...     power: int = 1
+    >>> Line(2.0), jax.tree.leaves(Line(2.0))
+    (Line(slope=2, power=1), [array(2.)])
     """
     if cls in _NAMES:
         return cls
+    _prepare_fields(cls)
     cls = dataclasses.dataclass(frozen=True, repr=False, eq=False)(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]
     generated_init = cls.__init__
 
+    @functools.wraps(generated_init)  # with its signature
     def __init__(self, *args, **kwargs):
         try:
             generated_init(self, *args, **kwargs)
@@ -68,9 +108,8 @@ def module(cls: type[T]) -> type[T]:
         for field in fields:
             if "dtype" in field.metadata:
                 object.__setattr__(self, field.name, _number(cls, field, getattr(self, field.name)))
-        check = getattr(self, "check", None)
-        if check is not None:
-            check()
+        if hasattr(cls, "check"):
+            self.check()
 
     def flatten(self):
         values = {field.name: getattr(self, field.name) for field in fields}
@@ -88,7 +127,7 @@ def module(cls: type[T]) -> type[T]:
     if cls.__repr__ is object.__repr__:
         setattr(cls, "__repr__", _repr)  # noqa: B010
     jax.tree_util.register_pytree_with_keys(cls, flatten, unflatten)
-    if not any(base in _NAMES for base in cls.__mro__[1:]):
+    if not issubclass(cls, Contract) and not any(base in _NAMES for base in cls.__mro__[1:]):
         inherited = cls.__init_subclass__
 
         def __init_subclass__(sub, **kwargs):
@@ -102,6 +141,52 @@ def module(cls: type[T]) -> type[T]:
     name = cls.__name__ if taken is None or again else f"{cls.__module__}.{cls.__qualname__}"
     _CLASSES[name], _NAMES[cls] = cls, name
     return cls
+
+
+def _prepare_fields(cls: type) -> None:
+    """Mark fields that are annotated `int` as static, and keep those that a base class has a default for from taking it."""
+    for name, kind in inspect.get_annotations(cls).items():
+        default = vars(cls).get(name, dataclasses.MISSING)
+        if kind in (int, "int") and not isinstance(default, dataclasses.Field):
+            setattr(cls, name, static(default))
+            continue
+        has_default = any(name in vars(c) for c in cls.__mro__[1:] if is_base(c))
+        if default is dataclasses.MISSING and has_default and "ClassVar" not in str(kind):
+            setattr(cls, name, dataclasses.field())
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(array, static))
+class Contract:
+    """The root of the base classes of parts. Its direct subclasses say what a part must and may define, and what is the default;
+    theirs are modules (see `module`) without being decorated."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if Contract in cls.__bases__:
+            cls._is_base = True  # type: ignore[attr-defined]
+        module(cls)
+
+
+def require_part(where: str, value: Any, base: type, example: str, names: str = "") -> None:
+    """Refuse a name, a class, an object that lacks required methods, and one of a class that does not inherit from `base`.
+
+    Args:
+        where: what is being given, the subject of the sentence.
+        base: the base class.
+        example: how such an object is written.
+        names: what to do with a name, where there is something that takes names.
+
+    Raises:
+        ConfigError: what is wrong with it, and what to write.
+    """
+    require_object(where, value, () if isinstance(value, base) else methods_of(base), example, names)
+    name, kind = type(value).__name__, base.__name__
+    if not isinstance(value, base):
+        raise ConfigError(f"{where} must be an object of a subclass of {kind}: write class {name}(blts.{kind}).")
+    lacking = missing(value, base)
+    if lacking:
+        why = why_lost(value, lacking[0])
+        raise ConfigError(why or f"{name} must define {', '.join(lacking)}, as every {kind} does: see help(blts.{kind}).")
 
 
 def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:

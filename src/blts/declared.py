@@ -12,6 +12,11 @@ is made true by some methods of a class, and false as soon as a subclass changes
 For a subclass that overrides `log_likelihood` and not `draw`, `draw` is gone: `hasattr` is False and a call raises `Lost` with
 the reason. A subclass that overrides both has a `draw` of its own, from which `super().draw` can still be called; it rests on the
 same methods, so a further subclass that overrides `log_likelihood` loses it again.
+
+The base classes of parts (`Agent`, `Env`, …; see `_module.Contract`) say what a part must and may define: `@required` and
+`@optional` methods have a docstring and no body, and an object has them once a subclass defines them; everything else in a base
+class is a default. What is lost falls back to that default, where there is one: a scheme that overrides `step` has
+`Batching.most` again.
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ class _Method(_Declared):
         why = reason(type(instance), self.name)
         # What another class defines again is called through super(), and that class answers for it.
         if why is not None and _definers(type(instance), self.name)[0] is self.owner:
-            raise Lost(why)
+            return _default(instance, self.name, why)
         return self.value.__get__(instance, owner)
 
 
@@ -56,18 +61,51 @@ class _Fact(_Declared):
 class _Gone:
     """What stands in a class for a name that it has lost, where a plain override further up does not know it."""
 
-    def __init__(self, why: str, is_fact: bool):
-        self.why, self.is_fact = why, is_fact
+    def __init__(self, name: str, why: str, is_fact: bool):
+        self.name, self.why, self.is_fact = name, why, is_fact
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if self.is_fact:
             return False
-        raise Lost(self.why)
+        if instance is None:
+            raise Lost(self.why)
+        return _default(instance, self.name, self.why)
+
+
+class _Asked:
+    """A method or attribute that a base class describes and leaves to its subclasses. No data descriptor: a field hides it."""
+
+    def __init__(self, value: Any, must: bool):
+        self.value, self.must, self.__doc__ = value, must, value.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.base, self.name = owner.__name__, name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self.value
+        raise Lost(f"{type(instance).__name__} does not define {self.name}, which {self.base} describes.")
+
+
+def is_base(cls: type) -> bool:
+    """Whether a class is one of the base classes of parts: what it defines is a default."""
+    return "_is_base" in vars(cls)
+
+
+def _default(instance: Any, name: str, why: str) -> Any:
+    """What a base class of parts says where a name is lost; without it, the loss is raised."""
+    for c in type(instance).__mro__:
+        if is_base(c) and name in vars(c) and not isinstance(vars(c)[name], _Asked | _Declared):
+            value = vars(c)[name]
+            return value.__get__(instance, type(instance)) if hasattr(value, "__get__") else value
+    raise Lost(why)
 
 
 def _definers(cls: type, name: str) -> list[type]:
-    """The classes that define a name, the most derived first."""
-    return [c for c in cls.__mro__ if name in vars(c) and not isinstance(vars(c)[name], _Gone)]
+    """The classes that define a name, the most derived first. What a base class of parts asks for, or has as default, is no
+    definition."""
+    named = ((c, vars(c)[name]) for c in cls.__mro__ if name in vars(c))
+    return [c for c, item in named if not isinstance(item, _Gone | _Asked) and (isinstance(item, _Declared) or not is_base(c))]
 
 
 @cache
@@ -98,7 +136,7 @@ def mark_lost(cls: type) -> None:
         first = vars(_definers(cls, name)[0])[name]
         why = reason(cls, name)
         if why is not None and not isinstance(first, _Declared):
-            setattr(cls, name, _Gone(why, isinstance(item, _Fact)))
+            setattr(cls, name, _Gone(name, why, isinstance(item, _Fact)))
 
 
 def rests_on(*names: str) -> Callable[[F], F]:
@@ -139,27 +177,57 @@ def fact(*names: str) -> Any:
     return _Fact(None, names)
 
 
+def required(method: F) -> F:
+    """A method or property of a base class that every subclass must define; its docstring says what it returns."""
+    return _Asked(method, True)  # type: ignore[return-value]
+
+
+def attribute(text: str) -> Any:
+    """An attribute of a base class that every subclass must have, as a field or a property; `text` is its docstring."""
+    return _Asked(property(doc=text), True)
+
+
+def optional(method: F) -> F:
+    """A method of a base class that a subclass may define, and that `provides` looks for; its docstring says what it is for."""
+    return _Asked(method, False)  # type: ignore[return-value]
+
+
+def default(value: Any) -> Any:
+    """An attribute of a base class that a subclass may set, as a value, a field or a property; this is what it is otherwise."""
+    return value
+
+
 def why_lost(value: Any, name: str) -> str | None:
     """The sentence that says why `value` has lost a declared method or fact; None where it has it, or never had."""
     declared = any(isinstance(vars(c).get(name), _Declared) for c in type(value).__mro__)
     return reason(type(value), name) if declared else None
 
 
-def methods_of(protocol: type) -> list[str]:
-    """The public names that a protocol asks for, those of the protocols it extends included."""
-    parts = [c for c in protocol.__mro__ if c not in (object, Protocol) and c.__module__ != "typing"]
+def methods_of(cls: type) -> list[str]:
+    """The names that a base class requires, or all public ones of a protocol, those that it extends included."""
+    parts = [c for c in cls.__mro__ if c not in (object, Protocol) and c.__module__ != "typing"]
+    if any(map(is_base, parts)):
+        asked = {name: item for c in reversed(parts) if is_base(c) for name, item in vars(c).items() if isinstance(item, _Asked)}
+        return [name for name, item in asked.items() if item.must]
     names = {name: None for c in reversed(parts) for name in (*vars(c).get("__annotations__", ()), *vars(c))}
     return [name for name in names if not name.startswith("_")]
 
 
-def missing(value: Any, protocol: type) -> list[str]:
-    """What `value` lacks of a protocol: methods it never had, and those it has lost.
+def missing(value: Any, cls: type) -> list[str]:
+    """What `value` lacks of a base class or protocol: methods it never had, and those it has lost.
 
-    Unlike `isinstance` with a protocol, this sees what was lost.
+    Unlike `isinstance`, this sees what was lost.
     """
-    return [name for name in methods_of(protocol) if not hasattr(value, name)]
+    return [name for name in methods_of(cls) if not hasattr(value, name)]
 
 
-def provides(value: Any, protocol: type) -> bool:
-    """Whether an object (and not a class) has everything that a protocol asks for."""
-    return not isinstance(value, type) and not missing(value, protocol)
+def provides(value: Any, what: type | str) -> bool:
+    """Whether an object (and not a class) has everything that a base class or protocol asks for, or an optional method by name.
+
+    >>> from blts import UCB1, Uniform
+    >>> provides(UCB1(3), "propensities"), provides(Uniform(3), "propensities")
+    (False, True)
+    """
+    if isinstance(value, type):
+        return False
+    return hasattr(value, what) if isinstance(what, str) else not missing(value, what)

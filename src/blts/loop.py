@@ -26,7 +26,6 @@ from jax import lax
 from . import _kernel, _lanes, _random
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
-from .batching import most_batches
 from .history import block_of, count, order, where
 
 AHEAD = 8  # pairs of rounds drawn at once: enough for long vectors, few enough for the cache and for the bits of a word
@@ -138,7 +137,7 @@ def run(
     """All rounds of `replications` runs, numbered from `first`."""
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
-    go = _together if getattr(agent, "incremental", False) else _in_turns
+    go = _together if agent.incremental else _in_turns
     lane, written = go(keys, env, agent, batching, times, horizon, lanes, written)
     return Record(
         regret=written.regret,
@@ -165,7 +164,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
 
     # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
-    ends = jnp.zeros((most_batches(batching, horizon, env.actions) + 1, R), int)
+    ends = jnp.zeros((batching.most(horizon, env.actions) + 1, R), int)
     actions = jnp.zeros((horizon if keep_actions else 0, *row.action.shape, R), row.action.dtype)
     return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
 

@@ -17,10 +17,13 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from . import leap, loop
+from ._module import require_part
 from ._random import as_key
 from ._typing import PRNGKey
-from .batching import most_batches
-from .errors import ConfigError, MemoryNeeded, require_object
+from .agents import Agent
+from .batching import Batching
+from .envs import Env
+from .errors import ConfigError, MemoryNeeded
 from .specification import check_rewards, stale_regret
 from .trace import Trace
 
@@ -61,9 +64,9 @@ def _on_all_devices(*arguments: Any, replications: int, **settings: Any) -> loop
 
 def simulate(
     key: int | PRNGKey,
-    env: Any,
-    agent: Any,
-    batching: Any,
+    env: Env,
+    agent: Agent,
+    batching: Batching,
     *,
     horizon: int,
     replications: int,
@@ -81,6 +84,12 @@ def simulate(
 
     Args:
         key: a seed or a key from `jax.random.key`.
+        env: what decisions are made about.
+        agent: what acts and learns; it has as many actions as the environment.
+        batching: when the agent sees its rewards.
+        horizon: the number of rounds.
+        replications: how many independent runs.
+        first: the number of the first of them.
         times: at which rounds the cumulative regret is recorded: every round (None), this many log-spaced rounds
             (a number), or the rounds given. The log of rewards that SGLD agents need is O(horizon) all the same.
         keep_actions: also record every action.
@@ -91,6 +100,13 @@ def simulate(
             numbers, and a leap's numbers depend on `times`. "auto" leaps where that can be done and pays; it chooses from the
             condition alone (environment, agent, batching, horizon, what is recorded), and `trace.engine` says which it took.
         misspecified: run an agent whose model cannot give the environment's rewards, instead of refusing it.
+
+    Returns:
+        A `Trace`: regret, plays, batches and diagnostics of every replication.
+
+    Raises:
+        ConfigError: what cannot run, and what to change.
+        MemoryNeeded: where it would not fit.
 
     >>> from blts import Exact, Gaussian, Thompson, DoublingCounts, simulate
     >>> from blts.envs import Bandit
@@ -116,14 +132,14 @@ def simulate(
     if not isinstance(keep_actions, bool | np.bool_):
         raise ConfigError(f"keep_actions must be True or False; got {keep_actions!r}.")
     names = ": blts.condition(env, agent, batching) makes objects of names"
-    require_object("env", env, ("actions", "reset", "step"), "Bandit.with_means(Gaussian(), [0.0, 1.0])", names)
-    require_object("agent", agent, ("actions", "init", "act", "empty", "remember", "observe"), "UCB1(10)", names)
-    require_object("batching", batching, ("init", "step"), "DoublingCounts()", names)
+    require_part("env", env, Env, "Bandit.with_means(Gaussian(), [0.0, 1.0])", names)
+    require_part("agent", agent, Agent, "UCB1(10)", names)
+    require_part("batching", batching, Batching, "DoublingCounts()", names)
     if env.actions != agent.actions:
         raise ConfigError(
             f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."
         )
-    counted, states = getattr(batching, "states", None), getattr(env, "states", 1)
+    counted, states = batching.states, env.states
     if counted is not None and counted != states:
         raise ConfigError(
             f"The batching counts visits of {counted} states and the environment has "
@@ -154,7 +170,7 @@ def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: A
             f"{type(agent).__name__} played actions that do not exist in up to {horizon - played} of {horizon} rounds; "
             f"its act must return whole numbers from 0 to {env.actions - 1}."
         )
-    closed, most = max(int(record.batches.max()) for record in records), most_batches(batching, horizon, env.actions)
+    closed, most = max(int(record.batches.max()) for record in records), batching.most(horizon, env.actions)
     if closed > most:
         raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its most() says at most {most}; mend most().")
 
@@ -270,7 +286,7 @@ def _check_memory(env, agent, batching, times, replications: int, chunk: int, se
     kept = (
         4
         * replications
-        * (len(times) + settings["keep_actions"] * settings["horizon"] + most_batches(batching, settings["horizon"], env.actions))
+        * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.most(settings["horizon"], env.actions))
     )
     free = available_memory()
     if free is not None and lanes + kept > free:

@@ -29,14 +29,14 @@ def check_rewards(env: Any, agent: Any) -> None:
     model = _believed(agent)
     if model is None or not env.actions:
         return
-    ours, theirs = support_of_likelihood(model), getattr(env, "support", None)
+    ours, theirs = support_of_likelihood(model), env.support
     if ours == "real":
         return
     if ours is not None and theirs is not None:
         if ours not in WITHIN[theirs]:
             _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model)
         return
-    if ours is None and getattr(env, "pays_as_model", False) and _same(env.model, model):
+    if ours is None and env.pays_as_model and _same(env.model, model):
         return  # the environment draws from the very functions that the agent believes in
     rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
     holds, _ = SUPPORTS[getattr(model, "support", "real")]
@@ -73,7 +73,7 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
 
 def _believed(agent: Any) -> Any:
     """The model of rewards that an agent learns, stacked over arms or pairs; None where it learns none."""
-    model = getattr(agent, "model", None)
+    model = agent.model
     if isinstance(model, Tabular):
         model = model.rewards if model.learns_rewards else None
     return model if provides(model, Model) else None

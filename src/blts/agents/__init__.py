@@ -1,6 +1,7 @@
 """Who decides."""
 
 from .base import Agent as Agent
+from .beliefs import Belief as Belief
 from .beliefs import Exact as Exact
 from .beliefs import Perturb as Perturb
 from .beliefs import Pool as Pool

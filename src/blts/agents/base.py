@@ -2,44 +2,185 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import jax.numpy as jnp
 
+from .._module import Contract
 from .._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
+from ..declared import attribute, default, optional, required
+from ..models.marginal import Marginal
 
 
-class Agent(Protocol):
-    actions: int
+class Agent(Contract):
+    """What acts and learns: inherit from this to write an agent.
 
-    @property
-    def incremental(self) -> bool:
-        """Whether `observe` is so cheap (a few operations an arm) that running it in every lane each round beats waiting."""
-        ...
+    Within a batch its state is frozen: `act` is called every round and sees no reward, `remember` collects rounds, and when the
+    batch closes `observe` makes a new state of all that is remembered. Methods are written in JAX: `simulate` compiles them, and
+    maps all but `observe` over replications. A subclass is a frozen dataclass whose annotated fields are its arguments (see
+    `module`); it must define `actions`, `init`, `act`, `empty`, `remember` and `observe`. With `propensities` or `propensities_at`
+    it can also run a live experiment.
 
-    @property
-    def observes_first(self) -> bool:
-        """Whether `observe` is also called before the first round, on no data: what plans does so there, and only there."""
-        ...
+    >>> import jax.numpy as jnp
+    >>> from blts import Agent, Info, random
+    >>> class Greedy(Agent):
+    ...     actions: int
+    ...
+    ...     def init(self, key):
+    ...         return random.uniform(key, (self.actions,))  # the values of the arms: any, at first
+    ...
+    ...     def act(self, key, state, obs, played):
+    ...         return jnp.argmax(state)
+    ...
+    ...     def empty(self, row, capacity):
+    ...         return jnp.zeros((2, self.actions))  # sums of rewards, and counts
+    ...
+    ...     def remember(self, history, row, live):
+    ...         return history.at[:, row.action].add(jnp.where(live, jnp.stack([row.reward, 1.0]), 0.0))
+    ...
+    ...     def observe(self, keys, states, histories):
+    ...         sums, counts = histories[:, 0], histories[:, 1]
+    ...         return jnp.where(counts > 0, sums / counts, states), Info.of(jnp.isfinite(sums).all(1))
+    >>> Greedy(3).actions
+    3
+    """
 
-    def init(self, key: PRNGKey) -> Tree: ...
+    actions = attribute("How many actions it plays, a whole number: as many as the environment has. A field or a property.")
 
+    @required
+    def init(self, key: PRNGKey) -> Tree:
+        """Begin a replication.
+
+        Args:
+            key: for what is drawn once.
+
+        Returns:
+            The state that `act` acts on, any pytree of arrays.
+        """
+        raise NotImplementedError
+
+    @required
     def act(self, key: PRNGKey, state: Tree, obs: Tree, played: Played) -> Int[Array, ""]:
-        """Cheap and read-only. `played` counts plays inside the batch; rewards are seen through `observe` alone."""
-        ...
+        """Choose this round's action. It is called every round, so it is to be cheap.
 
+        Args:
+            key: this round's own.
+            state: as `init` or the last `observe` returned it.
+            obs: what the environment shows; `()` for a bandit without contexts.
+            played: the round, and how often each action was played so far, those of the running batch included.
+
+        Returns:
+            A whole number from 0 to `actions - 1`, of shape `()`; where actions are continuous, a number.
+        """
+        raise NotImplementedError
+
+    @required
     def empty(self, row: Row, capacity: int) -> Tree:
-        """An empty memory for rows like `row`."""
-        ...
+        """A memory of no rounds.
 
+        Args:
+            row: a round of zeros, for its shapes and types.
+            capacity: how many rounds there will be.
+
+        Returns:
+            The memory, any pytree of arrays.
+        """
+        raise NotImplementedError
+
+    @required
     def remember(self, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
-        """The memory with one more row where `live`."""
-        ...
+        """Add a round to the memory.
 
+        Args:
+            history: as `empty` or the last `remember` returned it.
+            row: the round, with its reward.
+            live: False for a replication that waits; its memory must be returned as it is.
+
+        Returns:
+            The new memory, of the same structure, shapes and types.
+        """
+        raise NotImplementedError
+
+    @required
     def observe(self, keys: Key[Array, " block"], states: Tree, histories: Tree) -> tuple[Tree, Info]:
-        """Costly, once a batch. Unlike the others this is given a block of replications, in front of every array: a
-        refresh is fastest when all chains of all arms of all replications are one flat axis."""
-        ...
+        """Learn from all that is remembered. It is called once a batch and may be costly.
+
+        Unlike the others this is given a block of replications, in front of every array: a refresh is fastest when all chains of
+        all arms of all replications are one flat axis. `jax.vmap` makes it of a function of one replication.
+
+        Args:
+            keys: one for each replication, of shape `(block,)`.
+            states: those that the replications acted on.
+            histories: their memories, with all rounds since the first.
+
+        Returns:
+            The new states, of the same structure, shapes and types, and an `Info` of arrays of shape `(block,)`:
+            `Info.of(finite)`.
+        """
+        raise NotImplementedError
+
+    incremental = default(False)
+    """Whether `observe` is so cheap (a few operations an arm) that running it in every lane each round beats waiting."""
+    observes_first = default(False)
+    """Whether `observe` is also called before the first round, on no data: planning agents do, so the planner compiles once."""
+    model = default(None)
+    """The model of rewards that it learns, stacked over arms, or that it plans with; None where it has none."""
+    belief = default(None)
+    """How it holds its posterior; None where it has none."""
+    plain_memory = default(False)
+    """Whether its memory is the model's summary or a log of rows: rewards can then be added many at a time."""
+    starts_from_prior = default(False)
+    """Whether a refresh on no data leaves the state that `init` gave."""
+    holds_posterior = default(False)
+    """Whether draws of the belief from a state are draws from the posterior, for those who report it."""
+
+    @optional
+    def propensities(self, state: Tree, obs: Tree = ()) -> Float[Array, " actions"]:
+        """P(a is played) for every action, where it is the same at every round of the batch.
+
+        Args:
+            state: that of the batch.
+            obs: what the environment shows; `()` for a bandit without contexts.
+
+        Returns:
+            The probabilities, of shape `(actions,)`.
+        """
+        raise NotImplementedError
+
+    @optional
+    def propensities_at(self, state: Tree, obs: Tree, played: Played) -> Float[Array, " actions"]:
+        """P(a is played) for every action in one round, where it differs between the rounds of a batch.
+
+        Args:
+            state: that of the batch.
+            obs: what the environment shows; `()` for a bandit without contexts.
+            played: the round, and the plays before it.
+
+        Returns:
+            The probabilities, of shape `(actions,)`.
+        """
+        raise NotImplementedError
+
+    def propensities_are_exact(self, state: Tree) -> bool:
+        """Whether `propensities` is exact up to quadrature, rather than estimated from draws.
+
+        Args:
+            state: that of the batch.
+
+        Returns:
+            True by default.
+        """
+        return True
+
+    def laws(self, state: Tree, obs: Tree = ()) -> Marginal | None:
+        """The closed laws of the arms' mean rewards, of which a round draws one each and plays the largest.
+
+        Args:
+            state: that of the batch.
+            obs: what the environment shows; `()` for a bandit without contexts.
+
+        Returns:
+            The laws, stacked over arms; None, the default, where they are not closed or it does not play so.
+        """
+        return None
 
 
 def argmax(values: Float[Array, " actions"]) -> Int[Array, ""]:

@@ -5,37 +5,176 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from .. import _random, diagnosis, theory
-from .._module import array, at_least, module, positive, short, static
+from .._module import Contract, array, at_least, module, positive, short, static
 from .._typing import Array, Bool, Float, Info, Int, Key, Numbers, PRNGKey, Row, Tree
-from ..declared import fact, provides, rests_on, why_lost
+from ..declared import default, fact, optional, provides, required, rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..history import Log
 from ..models import marginal
 from ..models.base import Conjugate, Model, draws, draws_from_marginal, marginals
+from ..samplers.base import Sampler
 from ..samplers.chain import Chain, ChainInfo, has_oracle, mala, remember_summary
 
 Thetas = Float[Array, "arms dim"]
 
 
-class Belief(Protocol):
-    """How a stacked model's posterior is represented between refreshes."""
+class Belief(Contract):
+    """How `Thompson` holds the posterior of a model within a batch: inherit from this to write a belief.
 
-    def check_model(self, model: Model) -> Any: ...
-    def incremental(self, model: Model) -> bool: ...
-    def init(self, key: PRNGKey, model: Model) -> Tree: ...
-    def empty(self, model: Model, row: Row, capacity: int) -> Tree: ...
-    def remember(self, model: Model, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree: ...
+    Everything is for all arms at once: `model` is stacked, with one more axis in front of every number, and `jax.vmap` over it
+    gives one arm. A subclass is a frozen dataclass whose annotated fields are its arguments (see `module`); it must define `init`,
+    `empty`, `remember`, `refresh` and `draw`.
+    """
+
+    @required
+    def init(self, key: PRNGKey, model: Model) -> Tree:
+        """What is believed before any reward.
+
+        Args:
+            key: for what is drawn once.
+            model: of all arms.
+
+        Returns:
+            The state that `draw` draws from, any pytree of arrays.
+        """
+        raise NotImplementedError
+
+    @required
+    def empty(self, model: Model, row: Row, capacity: int) -> Tree:
+        """A memory of no rounds, any pytree of arrays: see `Agent.empty`.
+
+        Args:
+            model: of all arms.
+            row: a round of zeros, for its shapes and types.
+            capacity: how many rounds there will be.
+
+        Returns:
+            The memory.
+        """
+        raise NotImplementedError
+
+    @required
+    def remember(self, model: Model, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
+        """Add a round to the memory: see `Agent.remember`.
+
+        Args:
+            model: of all arms.
+            history: as `empty` or the last `remember` returned it.
+            row: the round; `row.action` is the arm.
+            live: False for a replication that waits; its memory must be returned as it is.
+
+        Returns:
+            The new memory, of the same structure, shapes and types.
+        """
+        raise NotImplementedError
+
+    @required
     def refresh(self, keys: Key[Array, " block"], model: Model, state: Tree, history: Tree) -> tuple[Tree, Info]:
-        """For a block of replications, in front of every array."""
-        ...
+        """The posterior of all that is remembered, for a block of replications, in front of every array: see `Agent.observe`.
 
-    def draw(self, key: PRNGKey, model: Model, state: Tree) -> Thetas: ...
+        Args:
+            keys: one for each replication, of shape `(block,)`.
+            model: of all arms, the same for all replications.
+            state: their states so far.
+            history: their memories.
+
+        Returns:
+            The new states, and an `Info` of arrays of shape `(block,)`: `Info.of(finite)`.
+        """
+        raise NotImplementedError
+
+    @required
+    def draw(self, key: PRNGKey, model: Model, state: Tree) -> Thetas:
+        """Draw the parameters of every arm, as a round of Thompson sampling does.
+
+        Args:
+            key: the round's own.
+            model: of all arms.
+            state: as `init` or the last `refresh` returned it.
+
+        Returns:
+            θ of every arm, of shape `(arms, model.dim)`.
+        """
+        raise NotImplementedError
+
+    def check_model(self, model: Model) -> Belief:
+        """Refuse a model that it cannot hold, or take what it needs from it; called once, by `Thompson`.
+
+        Args:
+            model: of all arms.
+
+        Returns:
+            The belief that is used: by default itself.
+
+        Raises:
+            ConfigError: what the model lacks.
+        """
+        return self
+
+    def incremental(self, model: Model) -> bool:
+        """Whether `refresh` is a few operations an arm, so that running it every round beats waiting.
+
+        Args:
+            model: of all arms.
+
+        Returns:
+            False by default.
+        """
+        return False
+
+    starts_from_prior = default(False)
+    """Whether a refresh on no data leaves the state that `init` gave."""
+    plain_memory = default(False)
+    """Whether what is remembered is the model's summary or a log of rows: rewards can then be added many at a time."""
+    draws_posterior = default(False)
+    """Whether `draw` is a draw from the posterior (of a chain: as near as its chains come)."""
+    draws_members = default(False)
+    """Whether an arm with data draws one of `members`, each with the same probability, of the mean reward `values`."""
+
+    def laws(self, model: Model, state: Tree, obs: Tree) -> marginal.Marginal | None:
+        """The laws of the arms' mean rewards under `draw`.
+
+        Args:
+            model: of all arms.
+            state: that of the batch.
+            obs: the context; `()` without one.
+
+        Returns:
+            The laws, stacked over arms; None, the default, where they are not closed.
+        """
+        return None
+
+    @optional
+    def members(self, state: Tree) -> Float[Array, "arms size dim"]:
+        """What an arm with data draws from, where `draws_members`.
+
+        Args:
+            state: that of the batch.
+
+        Returns:
+            The parameters, of shape `(arms, size, dim)`.
+        """
+        raise NotImplementedError
+
+    @optional
+    def values(self, model: Model, thetas: Float[Array, "arms size dim"], obs: Tree) -> Float[Array, "arms size"]:
+        """The mean reward at every member.
+
+        Args:
+            model: of all arms.
+            thetas: the members.
+            obs: the context; `()` without one.
+
+        Returns:
+            The mean rewards, of shape `(arms, size)`.
+        """
+        raise NotImplementedError
 
 
 def arms_of(model: Any) -> int:
@@ -71,7 +210,7 @@ def mean_over_seen(x: Float[Array, "arms chains"], n: Int[Array, " arms"]) -> Ar
 
 
 @module
-class Exact:
+class Exact(Belief):
     """Draws from the exact posterior of a conjugate model, anew each round."""
 
     def check_model(self, model):
@@ -91,11 +230,8 @@ class Exact:
         return True
 
     starts_from_prior = fact("init")
-    """Whether a refresh on no data leaves the state that `init` gave."""
     plain_memory = fact("empty", "remember")
-    """Whether what is remembered is the model's summary or a log of rows: rewards can then be added many at a time."""
     draws_posterior = fact("init", "empty", "remember", "refresh", "draw")
-    """Whether `draw` is a draw from the posterior (of a chain: as near as its chains come)."""
 
     def init(self, key, model):
         return self._held(model, self.empty(model, None, 0))
@@ -104,7 +240,7 @@ class Exact:
         """What draws need: the law of the mean reward where they are a function of it, the summary elsewhere."""
         return marginals(model, summary, ()) if draws_from_marginal(model) else summary
 
-    def empty(self, model, row, capacity):
+    def empty(self, model, row: Row | None, capacity):
         return jax.vmap(lambda single: single.empty())(model)
 
     def remember(self, model, history, row, live):
@@ -128,9 +264,6 @@ class _OnChain:
 
     chain: Chain
 
-    def incremental(self, model):
-        return False
-
     @property
     def plain_memory(self) -> bool:
         return self._remembers_as_chain and self.chain.plain_memory
@@ -147,9 +280,9 @@ class _OnChain:
 
 def _check_chain(belief: Any) -> None:
     where, name = f"{type(belief).__name__}: chain", type(belief.chain).__name__
-    if hasattr(belief.chain, "check_model") and not isinstance(belief.chain, type):
+    if isinstance(belief.chain, Belief):
         raise ConfigError(f"{where} must be a chain such as sgld(), ula() or mala(); {name} draws by itself: give it to Thompson.")
-    if hasattr(belief.chain, "step") and not isinstance(belief.chain, type):
+    if isinstance(belief.chain, Sampler):
         raise ConfigError(f"{where} must say how a kernel is run; give Chain({name}(…)), not the kernel {name} alone.")
     require_object(where, belief.chain, ("resolved", "run", "empty", "remember"), "sgld(), ula() or mala()")
 
@@ -163,7 +296,7 @@ class PerturbState(NamedTuple):
 
 
 @module
-class Perturb(_OnChain):
+class Perturb(_OnChain, Belief):
     """Algorithm 2: each round draws N(θ_a^k, I/(n_a L γ)) around the chain's end; an arm without data draws its prior.
 
     L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere. Chains that look for
@@ -243,7 +376,7 @@ class PoolState(NamedTuple):
 
 
 @module
-class Pool(_OnChain):
+class Pool(_OnChain, Belief):
     """`size` parallel chains an arm; each round draws one of their ends for each arm, and adds no noise.
 
     One chain end is one draw that the whole batch then shares; a pool stands for the posterior itself, the more so the
@@ -303,7 +436,6 @@ class Pool(_OnChain):
         return jax.vmap(one)(_random.split(key, arms_of(model)), model, state.thetas, state.n)
 
     draws_members = fact("draw", "members", "values")
-    """Whether an arm with data draws one of `members`, each with the same probability, of the mean reward `values`."""
 
     def members(self, state) -> Float[Array, "arms size dim"]:
         """What an arm with data draws from, each with the same probability."""

@@ -8,7 +8,7 @@ the arms.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,7 @@ from ..errors import ConfigError
 from ..models import base as models
 from ..models.base import Conjugate, Moments
 from ..samplers.chain import remember_summary
-from .base import argmax
+from .base import Agent, argmax
 from .beliefs import finite_numbers
 
 
@@ -79,7 +79,6 @@ class _RewardMeans:
     """Remembers the count and mean of each arm's rewards."""
 
     incremental = fact("observe")
-    observes_first: ClassVar[bool] = False
     actions: int
 
     def init(self, key) -> Any:
@@ -91,12 +90,12 @@ class _RewardMeans:
     def remember(self, history, row, live):
         return remember_summary(_MEANS, history, row, live)
 
-    def observe(self, keys, state, history):
-        return state._replace(seen=history), Info.of(jnp.all(jnp.isfinite(history.mean), -1))
+    def observe(self, keys, states, histories):
+        return states._replace(seen=histories), Info.of(jnp.all(jnp.isfinite(histories.mean), -1))
 
 
 @module
-class UCB1(_Index, _RewardMeans):
+class UCB1(_Index, _RewardMeans, Agent):
     """Mean of observed rewards + scale · √(2 log t / plays), every arm played once first (Auer et al. 2002).
 
     `scale` is the width of the rewards' range, or their sub-Gaussian scale times two.
@@ -120,7 +119,7 @@ class UCB1(_Index, _RewardMeans):
 
 
 @module
-class EpsilonGreedy(_RewardMeans):
+class EpsilonGreedy(_RewardMeans, Agent):
     """With probability ε_t = min(1, c·N/t) a random arm, otherwise the best observed mean (Auer et al. 2002, decaying ε)."""
 
     actions: int = static()
@@ -150,7 +149,7 @@ class EpsilonGreedy(_RewardMeans):
 
 
 @module
-class SuccessiveElimination(_Index, _RewardMeans):
+class SuccessiveElimination(_Index, _RewardMeans, Agent):
     """BaSE (Gao et al. 2019): play the surviving arms in turn; after each batch drop those clearly below the best.
 
     Arm a is dropped when its mean is below the best by more than √(width · log(T·N) / n), n the fewest rewards of a
@@ -176,9 +175,9 @@ class SuccessiveElimination(_Index, _RewardMeans):
     def best(self, state, obs, played):
         return _best(jnp.where(state.alive, -played.counts.astype(float), -jnp.inf), state.order)
 
-    def observe(self, keys, state, history):
-        info = Info.of(jnp.all(jnp.isfinite(history.mean), -1))
-        return state._replace(seen=history, alive=jax.vmap(self._still_alive)(state.alive, history)), info
+    def observe(self, keys, states, histories):
+        info = Info.of(jnp.all(jnp.isfinite(histories.mean), -1))
+        return states._replace(seen=histories, alive=jax.vmap(self._still_alive)(states.alive, histories)), info
 
     def _still_alive(self, alive, seen: Moments):
         fewest = jnp.min(jnp.where(alive, seen.n, jnp.iinfo(seen.n.dtype).max))
@@ -188,7 +187,7 @@ class SuccessiveElimination(_Index, _RewardMeans):
 
 
 @module
-class Uniform(_RewardMeans):
+class Uniform(_RewardMeans, Agent):
     """Every arm with the same probability, whatever was earned: the baseline of an ordinary randomised trial."""
 
     actions: int = static()
@@ -208,7 +207,7 @@ class Uniform(_RewardMeans):
 
 
 @module
-class BayesUCB(_Index):
+class BayesUCB(_Index, Agent):
     """The posterior quantile 1 - 1/(t (log T)^c) of each arm's mean reward (Kaufmann et al. 2012).
 
     With `count="plays"` the interval also shrinks with plays whose reward is not in yet, as UCB1's bonus does, so a
@@ -222,7 +221,6 @@ class BayesUCB(_Index):
     arms: int | None = static(default=None)
 
     incremental = fact("observe")
-    observes_first: ClassVar[bool] = False
 
     def check(self):
         at_least(self, "horizon", 1)
@@ -254,14 +252,14 @@ class BayesUCB(_Index):
     def init(self, key) -> Any:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
-    def empty(self, row, capacity):
+    def empty(self, row: Row | None, capacity):
         return jax.vmap(lambda single: single.empty())(self.model)
 
     def remember(self, history, row, live):
         return remember_summary(self.model, history, row, live)
 
-    def observe(self, keys, state, history):
-        return state._replace(seen=history), Info.of(finite_numbers(history, keys.shape), distance=jnp.zeros(keys.shape))
+    def observe(self, keys, states, histories):
+        return states._replace(seen=histories), Info.of(finite_numbers(histories, keys.shape), distance=jnp.zeros(keys.shape))
 
     def best(self, state, obs, played):
         log_T = max(math.log(self.horizon), 1.0)

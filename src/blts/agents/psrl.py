@@ -15,6 +15,7 @@ from ..declared import provides, why_lost
 from ..dynamics.base import Certifying, Dynamics, why_not
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
+from .base import Agent
 from .transitions import TransitionBelief
 
 
@@ -44,7 +45,7 @@ def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree,
 
 
 @module
-class PSRL:
+class PSRL(Agent):
     """Draw a model from the posterior, follow its optimal policy until the batch closes, and draw again.
 
     The first model is drawn from the prior. `model` is a `Tabular` with the belief `Rows(…)`, or a dynamics with
@@ -59,7 +60,6 @@ class PSRL:
 
     model: Any
     belief: TransitionBelief
-    incremental: ClassVar[bool] = False
     observes_first: ClassVar[bool] = True
 
     def check(self):
@@ -105,14 +105,12 @@ def _numbers(value: Any) -> Any:
 
 
 @module
-class Follow:
+class Follow(Agent):
     """One policy for ever: that which is best for `theta`. With the true θ it is the optimal policy."""
 
     model: Any
     theta: Any
     """The rows and rewards of a table, or θ of a dynamics."""
-    incremental: ClassVar[bool] = False
-    observes_first: ClassVar[bool] = False
 
     def check(self):
         theta = Sampled(*map(_numbers, self.theta)) if isinstance(self.model, Tabular) else _numbers(self.theta)
@@ -136,16 +134,14 @@ class Follow:
                 raise ConfigError(f"{type(model).__name__} plans in a way of its own, which may not be the best; give a Tabular.")
         elif (why := why_not(model, Dynamics)) is not None:
             raise ConfigError(f"The best policy is not known: {why}")
-        elif type(model) is not type(getattr(env, "dynamics", model)):
+        elif env.dynamics is not None and type(model) is not type(env.dynamics):
             raise ConfigError(
                 f"The environment moves as {type(env.dynamics).__name__} and the model is {type(model).__name__}; "
                 "give the environment's dynamics."
             )
-        model = getattr(env, "dynamics", model)  # with the environment's own numbers
-        truth = getattr(env, "truth", None)
-        if truth is None:
+        if env.truth is None:
             raise ConfigError("Each replication draws a world of its own, so no one policy is optimal; leave out --drawn.")
-        return cls(model, truth)
+        return cls(model if env.dynamics is None else env.dynamics, env.truth)  # with the environment's own numbers
 
     def __str__(self) -> str:
         return f"The best policy for a given model.\n{self.model}"

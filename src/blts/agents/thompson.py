@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from .._module import module, static
+from .._module import module, require_part, static
 from .._typing import Array, Float
 from ..declared import fact, rests_on
-from ..errors import ConfigError, require_object
+from ..errors import ConfigError
 from ..models import base as models
 from ..models import marginal
 from ..samplers.chain import Chain
 from . import propensity
-from .base import argmax
-from .beliefs import default_belief, prior_draws
+from .base import Agent, argmax
+from .beliefs import Belief, default_belief, prior_draws
 
 
 @module
-class Thompson:
+class Thompson(Agent):
     """Draw θ for every arm, play the arm with the largest mean reward (Algorithm 2, lines 3–4).
 
     Without a belief, a conjugate model is drawn from exactly, and any other by a pool of adjusted chains around its modes. The
@@ -38,7 +38,6 @@ class Thompson:
     model: Any
     belief: Any = None
     """How the posterior is held within a batch; None for the model's default (`default_belief`)."""
-    observes_first: ClassVar[bool] = False
     arms: int | None = static(default=None)
     """The number of arms, where the model's numbers do not say it."""
 
@@ -53,7 +52,7 @@ class Thompson:
             raise ConfigError(
                 "Thompson: belief says how each round draws from the chain's ends; give Perturb(chain) or Pool(chain)."
             )
-        require_object("Thompson: belief", belief, ("check_model", "refresh", "draw"), "Exact(), Perturb(sgld()) or Pool(mala())")
+        require_part("Thompson: belief", belief, Belief, "Exact(), Perturb(sgld()) or Pool(mala())")
         object.__setattr__(self, "belief", belief.check_model(self.model))
         object.__setattr__(self, "arms", arms)
 
@@ -72,26 +71,23 @@ class Thompson:
     @rests_on("observe")
     @property
     def incremental(self) -> bool:
-        return hasattr(self.belief, "incremental") and self.belief.incremental(self.model)
+        return self.belief.incremental(self.model)
 
     @property
     def plain_memory(self) -> bool:
-        """Whether its memory is the model's summary or a log of rows: rewards can then be added many at a time."""
-        return self._remembers_as_belief and getattr(self.belief, "plain_memory", False)
+        return self._remembers_as_belief and self.belief.plain_memory
 
     _remembers_as_belief = fact("empty", "remember")
 
     @property
     def starts_from_prior(self) -> bool:
-        """Whether a refresh on no data leaves the state that `init` gave."""
-        return self._starts_as_belief and getattr(self.belief, "starts_from_prior", False)
+        return self._starts_as_belief and self.belief.starts_from_prior
 
     _starts_as_belief = fact("init")
 
     @property
     def holds_posterior(self) -> bool:
-        """Whether draws of the belief from a state are draws from the posterior, for those who report it."""
-        return self._learns_as_belief and getattr(self.belief, "draws_posterior", False)
+        return self._learns_as_belief and self.belief.draws_posterior
 
     _learns_as_belief = fact("init", "empty", "remember", "observe")
 
@@ -111,8 +107,8 @@ class Thompson:
     def remember(self, history, row, live):
         return self.belief.remember(self.model, history, row, live)
 
-    def observe(self, keys, state, history):
-        return self.belief.refresh(keys, self.model, state, history)
+    def observe(self, keys, states, histories):
+        return self.belief.refresh(keys, self.model, states, histories)
 
     @rests_on("act")
     def propensities(self, state, obs=(), *, draws: int = 4096) -> Float[Array, " arms"]:
@@ -132,8 +128,7 @@ class Thompson:
 
     def laws(self, state, obs=()) -> marginal.Marginal | None:
         """The closed laws of the arms' mean rewards within a batch, of which a round draws one each; None without them."""
-        known = self.draws_mean_rewards and hasattr(self.belief, "laws")
-        return self.belief.laws(self.model, state, obs) if known else None
+        return self.belief.laws(self.model, state, obs) if self.draws_mean_rewards else None
 
     @rests_on("propensities", "act")
     def propensities_are_exact(self, state) -> bool:
@@ -150,7 +145,7 @@ class Thompson:
 
     @property
     def _draws_members(self) -> bool:
-        return self.draws_mean_rewards and getattr(self.belief, "draws_members", False)
+        return self.draws_mean_rewards and self.belief.draws_members
 
     def _member_values(self, state, obs, draws: int) -> Float[Array, "arms values"]:
         """The mean rewards that each arm's draw is one of: its members, repeated, or `draws` of its prior without data."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from .. import _random
-from .._module import module
+from .._module import Contract, module
 from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
+from ..declared import required
 from ..dynamics.base import Dynamics, Transitions, why_not
 from ..errors import ConfigError, require_object
 from ..history import count
@@ -22,14 +23,31 @@ from .beliefs import counts_of
 SMALL = 512  # entries up to which a comparison in every entry beats XLA's scatter on a CPU
 
 
-class TransitionBelief(Protocol):
-    """How a model of transitions is drawn at each refresh, the first of them on no data, for a block of replications."""
+class TransitionBelief(Contract):
+    """How `PSRL` draws a model of transitions at each refresh, the first of them on no data. As `Belief`, without `draw`."""
 
-    def check_model(self, model: Any) -> None: ...
-    def init(self, key: PRNGKey, model: Any) -> Tree: ...
-    def empty(self, model: Any, row: Row, capacity: int) -> Tree: ...
-    def remember(self, model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree: ...
-    def refresh(self, keys: Key[Array, " block"], model: Any, thetas: Tree, histories: Tree) -> tuple[Tree, Info]: ...
+    @required
+    def init(self, key: PRNGKey, model: Any) -> Tree:
+        """Where the first refresh starts from."""
+        raise NotImplementedError
+
+    @required
+    def empty(self, model: Any, row: Row, capacity: int) -> Tree:
+        """A memory of no transitions."""
+        raise NotImplementedError
+
+    @required
+    def remember(self, model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
+        """The memory with one more transition where `live`."""
+        raise NotImplementedError
+
+    @required
+    def refresh(self, keys: Key[Array, " block"], model: Any, thetas: Tree, histories: Tree) -> tuple[Tree, Info]:
+        """A draw from the posterior of what is remembered, for a block of replications, in front of every array."""
+        raise NotImplementedError
+
+    def check_model(self, model: Any) -> None:
+        """Refuse a model that it cannot draw, with ConfigError."""
 
 
 class Visits(NamedTuple):
@@ -56,7 +74,7 @@ class Visits(NamedTuple):
 
 
 @module
-class Rows:
+class Rows(TransitionBelief):
     """Every row of a table drawn by a row sampler: exact Dirichlet, mirrored Langevin, or the log-gamma chain."""
 
     sampler: RowSampler
@@ -111,7 +129,7 @@ def _arm(dynamics: Any) -> Any:
 
 
 @module
-class Parameters:
+class Parameters(TransitionBelief):
     """θ ∈ R^d of a dynamics, drawn as the end of a chain on all transitions (Algorithm 3 with SGLD).
 
     >>> from blts.agents import Parameters

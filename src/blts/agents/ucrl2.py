@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._module import array, is_concrete, module, positive, require, short
-from .._typing import Info, Numbers
+from .._typing import Info, Numbers, Row
 from ..errors import ConfigError
 from ..models.tabular import Tabular
 from ..planning.optimistic import extended_value_iteration
+from .base import Agent
 from .transitions import Visits
 
 
 @module
-class UCRL2:
+class UCRL2(Agent):
     """Rows within √(14 S log(2 A t/δ)/n) of their frequencies in L1, and known rewards.
 
     With the batching `DoubledSinceSwitch.ucrl2(states)` this is UCRL2. Its sets are wide: the regret bound is the point of
@@ -33,7 +34,6 @@ class UCRL2:
     delta: Numbers = array(default=0.05)
     scale: Numbers = array(default=1.0)
     """Shrinks the confidence radius; 1 is the published one."""
-    incremental: ClassVar[bool] = False
     observes_first: ClassVar[bool] = True
 
     def check(self):
@@ -62,7 +62,7 @@ class UCRL2:
         del key, played
         return self.model.act(state, obs)
 
-    def empty(self, row, capacity):
+    def empty(self, row: Row | None, capacity):
         return Visits.none(self.model)
 
     def remember(self, history, row, live):

@@ -1,7 +1,6 @@
 """When the posterior is refreshed."""
 
 from .base import Batching as Batching
-from .base import most_batches as most_batches
 from .chance import Geometric as Geometric
 from .choice import OneOf as OneOf
 from .clock import Fixed as Fixed

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import array, is_concrete, module, require, short
 from .._typing import Array, Int, Numbers, PRNGKey
+from .base import Batching
 
 
 class Coin(NamedTuple):
@@ -17,7 +18,7 @@ class Coin(NamedTuple):
 
 
 @module
-class Geometric:
+class Geometric(Batching):
     """A batch closes after each round with probability `rate`: lengths are geometric (continuing PSRL, Xu et al. 2022).
 
     >>> from blts.batching import Geometric
@@ -40,6 +41,3 @@ class Geometric:
     def step(self, state, obs, action):
         t = state.t + 1
         return Coin(state.key, t), _random.uniform(_random.fold_in(state.key, t)) < self.rate
-
-    def most(self, horizon, actions):
-        return horizon

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from .._module import array, module
 from .._typing import Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
-from .base import most_batches
+from .base import Batching
 
 
 @module
-class OneOf:
+class OneOf(Batching):
     """Scheme `number` (from 0) of several. All are followed and one is heeded, so changing the number compiles nothing.
 
     >>> from blts.batching import DoublingCounts, OneOf, Sequential
@@ -22,7 +20,7 @@ class OneOf:
     Rewards are seen after every round.
     """
 
-    schemes: tuple[Any, ...]
+    schemes: tuple[Batching, ...]
     number: Numbers = array(default=0, dtype=int)
 
     def check(self):
@@ -46,10 +44,10 @@ class OneOf:
 
     @rests_on("init", "step")
     def advance(self, state, plays):
-        # Those that are not heeded are led past their ends, and what they say then is not heeded either.
+        # Inactive schemes also advance; their result is ignored.
         states, due = zip(*(scheme.advance(one, plays) for scheme, one in zip(self.schemes, state, strict=True)), strict=True)
         return states, jnp.stack(due)[self.number]
 
     @rests_on("init", "step")
     def most(self, horizon, actions):
-        return max(most_batches(scheme, horizon, actions) for scheme in self.schemes)
+        return max(scheme.most(horizon, actions) for scheme in self.schemes)

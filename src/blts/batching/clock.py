@@ -13,7 +13,7 @@ from jax import lax
 from .._module import at_least, module, static
 from ..declared import rests_on
 from ..errors import ConfigError
-from .base import NEVER
+from .base import NEVER, Batching
 
 
 class _Clock:
@@ -45,7 +45,7 @@ class _Clock:
 
 
 @module
-class Sequential(_Clock):
+class Sequential(_Clock, Batching):
     """Every reward is seen before the next decision: batches of one."""
 
     noun: ClassVar[str] = "Rewards are seen after every round."
@@ -63,7 +63,7 @@ class Sequential(_Clock):
 
 
 @module
-class Fixed(_Clock):
+class Fixed(_Clock, Batching):
     """Batches of `size` rounds.
 
     >>> from blts.batching import Fixed
@@ -90,7 +90,7 @@ class Fixed(_Clock):
 
 
 @module
-class StaticDoubling(_Clock):
+class StaticDoubling(_Clock, Batching):
     """Batches of 1, 2, 4, … rounds, started at t = 1, 2, 4, … (Section 5): they end at 1, 3, 7, …"""
 
     noun: ClassVar[str] = "Rewards are seen in batches of 1, 2, 4, … rounds."
@@ -109,7 +109,7 @@ class StaticDoubling(_Clock):
 
 
 @module
-class Grid(_Clock):
+class Grid(_Clock, Batching):
     """Batches that end at the given rounds. `minimax` and `geometric` are the grids of Gao et al. (2019)."""
 
     times: tuple[int, ...] = static()

@@ -13,7 +13,7 @@ from .._module import array, at_least, is_concrete, module, require, short, stat
 from .._typing import Array, Int, Numbers
 from ..declared import rests_on
 from ..history import count, pick
-from .base import NEVER
+from .base import NEVER, Batching
 
 
 class Levels(NamedTuple):
@@ -42,7 +42,7 @@ def _whose(states: int) -> str:
 
 
 @module
-class DoublingCounts:
+class DoublingCounts(Batching):
     """Algorithm 2's rule: each arm has its own level l, and a batch closes when its plays reach 2^l; then l grows by one.
 
     With `states` > 1 the counts are those of state–action pairs.
@@ -84,7 +84,7 @@ class DoublingCounts:
 
 
 @module
-class DoubledSinceSwitch:
+class DoubledSinceSwitch(Batching):
     """A batch closes when some count, with the prior's pseudo-count c, exceeds twice what it was when the batch began:
     N_t + c > 2 (N_{t_k} + c).
 

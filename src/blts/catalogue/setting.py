@@ -24,7 +24,7 @@ class Setting(NamedTuple):
     @property
     def counted_states(self) -> int:
         """The states whose pairs a batching scheme counts: 1 for a bandit."""
-        states = getattr(self.env, "states", 1)
+        states = self.env.states
         if states is None:
             raise ConfigError(
                 "This world has no table of states to count visits in; use the batching static, fixed, sequential or geometric."

@@ -16,7 +16,7 @@ from ..declared import fact, rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..history import pick
 from ..models import base as models
-from .base import Step
+from .base import Env, Step
 
 
 class Instance(NamedTuple):
@@ -28,7 +28,7 @@ class Instance(NamedTuple):
 
 
 @module
-class Bandit:
+class Bandit(Env):
     """Arms that pay as `model` says. With `theta=None` each replication draws its own instance from the prior.
 
     >>> from blts.envs import Bandit
@@ -108,7 +108,6 @@ class Bandit:
         return jax.vmap(lambda single, k: single.init(k))(self.model, _random.split(key, self.actions))
 
     pays_as_model = fact("reset", "step")
-    """Whether each play of an arm pays an independent draw of the model's `sample` at the arm's θ, which `reset` fixed."""
 
     @rests_on("reset", "step")
     @property

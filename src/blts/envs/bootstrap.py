@@ -16,11 +16,11 @@ from .._typing import Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.base import narrowest_support
-from .base import Step
+from .base import Env, Step
 
 
 @module
-class Bootstrap:
+class Bootstrap(Env):
     """Each play of an arm gives one of that arm's recorded rewards, drawn with replacement.
 
     `rewards` has a row for each arm, filled up to the longest; `counts` says how many of a row are real.

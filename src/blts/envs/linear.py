@@ -12,11 +12,11 @@ from .._module import array, module
 from .._typing import Numbers
 from ..errors import ConfigError
 from .bandit import Bandit
-from .base import Step
+from .base import Env, Step
 
 
 @module
-class LinearBandit:
+class LinearBandit(Env):
     """Each round shows a context x ~ N(0, I/dim); arm a then pays x·θ_a plus noise, as its `Linear` model says.
 
     The arms' θ are given, or drawn from the model's prior for each replication.

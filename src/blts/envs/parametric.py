@@ -12,7 +12,7 @@ from .._typing import Numbers, Scalar, Theta, Tree
 from ..declared import provides, rests_on
 from ..dynamics.base import Dynamics, Truncated, why_not
 from ..errors import ConfigError, require_object
-from .base import Step
+from .base import Env, Step
 
 BELIEF = ("log_likelihood", "information", "prior_precision", "log_prior", "gain_of")
 """What of a dynamics a world does not need."""
@@ -27,7 +27,7 @@ class Where(NamedTuple):
 
 
 @module
-class ParametricMDP:
+class ParametricMDP(Env):
     """A dynamics with a true θ: the one of the named problem, the one given, or one drawn from the prior (`drawn`).
 
     The regret of a round is the optimal average reward less the reward, so that its sum is T times the gain less what

@@ -14,7 +14,7 @@ from ..declared import rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..models.tabular import Sampled, Tabular
 from ..samplers.rows import ExactRows
-from .base import Step
+from .base import Env, Step
 
 LAWS = ("mean", "gaussian", "bernoulli")
 
@@ -70,7 +70,7 @@ def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: Any) -> A
 
 
 @module
-class MDP:
+class MDP(Env):
     """A finite MDP from transition probabilities `[states, actions, states]` and expected rewards `[states, actions]`.
 
     Its regret is T times the optimal average reward less what was earned. It is solved once, when it is built. A subclass
@@ -177,7 +177,7 @@ class MDP:
 
 
 @module
-class DrawnMDP:
+class DrawnMDP(Env):
     """Each replication draws its own MDP from the prior of `model`, so that the mean regret is the Bayesian regret.
 
     >>> from blts.envs import DrawnMDP

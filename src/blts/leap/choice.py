@@ -15,9 +15,9 @@ import numpy as np
 
 from .. import _random
 from .._typing import Row
-from ..batching import DoublingCounts, OneOf, most_batches
-from ..declared import why_lost
-from ..errors import ConfigError, Lost
+from ..batching import DoublingCounts, OneOf
+from ..declared import provides, why_lost
+from ..errors import ConfigError
 from ..history import Log
 
 ENGINES = ("auto", "step", "leap")
@@ -45,7 +45,7 @@ def choose(engine: str, env: Any, agent: Any, batching: Any, *, horizon: int, po
 def _worth_it(env: Any, batching: Any, horizon: int, points: int) -> bool:
     # Of the arms whose doublings are counted one goes on, and the others soon stop.
     doubling = type(batching) is DoublingCounts and batching.states == 1
-    batches = env.actions + math.log2(horizon) if doubling else most_batches(batching, horizon, env.actions)
+    batches = env.actions + math.log2(horizon) if doubling else batching.most(horizon, env.actions)
     return horizon - ROUNDS_A_BATCH * batches - ROUNDS_A_POINT * points > WORTH_LEAPING
 
 
@@ -61,11 +61,11 @@ def obstacle(env: Any, agent: Any, batching: Any, horizon: int, keep_actions: bo
 
 def _of_env(env: Any) -> str | None:
     name = type(env).__name__
-    if not getattr(env, "pays_as_model", False):
+    if not env.pays_as_model:
         lost = why_lost(env, "pays_as_model")
         return lost or f"it needs a Bandit, whose arms pay the same law at every round, not {name}"
     model = type(env.model).__name__
-    if not hasattr(env.model, "sample_summary"):
+    if not provides(env.model, "sample_summary"):
         lost = why_lost(env.model, "sample_summary")
         return lost or f"the sum of {model} rewards cannot be drawn at once; give the model sample_summary"
     return None
@@ -73,10 +73,10 @@ def _of_env(env: Any) -> str | None:
 
 def _of_agent(agent: Any, env: Any) -> str | None:
     name = type(agent).__name__
-    if not (hasattr(agent, "propensities") and hasattr(agent, "laws") and getattr(agent, "plain_memory", False)):
+    if not (provides(agent, "propensities") and agent.plain_memory):
         lost = why_lost(agent, "propensities") or _overridden_memory(agent)
         return lost or f"{name} has no closed probabilities within a batch; use Thompson(model, Exact())"
-    if not getattr(agent, "starts_from_prior", False):
+    if not agent.starts_from_prior:
         lost = why_lost(agent, "_starts_as_belief") or why_lost(agent.belief, "starts_from_prior")
         return lost or f"{name} does not start from the prior"
     if type(agent.model) is not type(env.model):
@@ -93,23 +93,14 @@ def _of_agent(agent: Any, env: Any) -> str | None:
 
 
 def _overridden_memory(agent: Any) -> str | None:
-    belief = getattr(agent, "belief", None)
-    if hasattr(agent, "laws") and not getattr(agent, "plain_memory", False) and belief is not None:
-        return f"{type(agent).__name__} with {type(belief).__name__} remembers rewards in a way of its own"
+    if agent.belief is not None and not agent.plain_memory:
+        return f"{type(agent).__name__} with {type(agent.belief).__name__} remembers rewards in a way of its own"
     return None
 
 
 def _of_batching(batching: Any, actions: int) -> str | None:
     for scheme in (*batching.schemes, batching) if isinstance(batching, OneOf) else (batching,):
-        try:
-            jax.eval_shape(lambda: _look_ahead(scheme, actions))  # noqa: B023
-        except AttributeError as error:
-            return (
-                str(error) if isinstance(error, Lost) else f"{type(scheme).__name__} does not say when a batch ends before it does"
-            )
+        for name in ("room", "advance"):
+            if not provides(scheme, name):
+                return why_lost(scheme, name) or f"{type(scheme).__name__} does not say when a batch ends before it does"
     return None
-
-
-def _look_ahead(scheme: Any, actions: int) -> Any:
-    state = scheme.init(_random.as_key(0), actions)
-    return scheme.room(state), scheme.advance(state, jnp.zeros(actions, int))

@@ -23,7 +23,6 @@ from .. import _random
 from .._draws import binomial, log_gamma, multinomial
 from .._lanes import on_cpu
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
-from ..batching import most_batches
 from ..history import where
 from ..loop import Diagnostics, Record
 from .quadrature import propensities
@@ -112,7 +111,7 @@ def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> L
         jax.vmap(agent.init)(key_agent), repeat(summary), none, jnp.zeros((R, env.actions)), repeat(Diagnostics.start())
     )
     schemes = jax.vmap(lambda k: batching.init(k, env.actions))(keys)
-    ends = jnp.zeros((R, most_batches(batching, horizon, env.actions)), int)
+    ends = jnp.zeros((R, batching.most(horizon, env.actions)), int)
     return Lanes(zero, zero, schemes, jnp.ones(R, bool), learning, none, zero, jnp.zeros((R, points)), ends, zero)
 
 

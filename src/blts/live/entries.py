@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import sqlalchemy as sa
 
+from ..declared import provides
 from ..errors import ConfigError
 from . import encoding, ledger, schema, store
 from .checks import check_text
@@ -166,9 +167,9 @@ def about(
 
 def _theta(agent: Any, state: Any) -> np.ndarray | None:
     """Each arm's parameters where the agent keeps any: the chain's end, or the mean of a pool's."""
-    if not getattr(agent, "holds_posterior", False):
+    if not agent.holds_posterior:
         return None
-    if hasattr(agent.belief, "members"):
+    if provides(agent.belief, "members"):
         return np.asarray(agent.belief.members(state), float).mean(1)
     return np.asarray(state.theta, float) if hasattr(state, "theta") else None
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from scipy import stats
 
 from .. import _random
+from ..declared import provides
 from ..errors import ConfigError
 from . import encoding, schema
 from .export import Table, table_of
@@ -135,7 +136,7 @@ def _rewards(axes: Any, table: Table, current: Policy) -> bool:
 def predictive(current: Policy, arms: np.ndarray) -> np.ndarray | None:
     """Rewards of the posterior, in the given arms' proportions; None where the model cannot be sampled."""
     agent = current.built.agent
-    if not getattr(agent, "holds_posterior", False) or not hasattr(agent.model, "sample"):
+    if not agent.holds_posterior or not provides(agent.model, "sample"):
         return None
     chosen = arms[np.linspace(0, len(arms) - 1, PREDICTED).astype(int)]
     return np.asarray(_predict(agent, current.frozen.state, jnp.asarray(chosen)), float)

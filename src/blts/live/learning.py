@@ -66,7 +66,7 @@ def load(agent: Any, data: Data) -> Tree:
     arms, rewards = np.zeros(capacity, np.int32), np.zeros(capacity, empty_dtype())
     arms[:rows], rewards[:rows] = data.arms, data.rewards
     live = np.arange(capacity) < rows
-    if not isinstance(empty, Log) or not getattr(agent, "plain_memory", False):
+    if not isinstance(empty, Log) or not agent.plain_memory:
         return _remember_all(agent, empty, arms, rewards, live)
     # A log need not be written row by row: a row's rank is its place among those of its arm.
     counts = np.bincount(data.arms, minlength=agent.actions)

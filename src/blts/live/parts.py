@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import registry
-from .._module import from_json, to_json
-from ..agents import Perturb, Thompson
-from ..errors import BltsError, ConfigError, require_object
+from .._module import from_json, require_part, to_json
+from ..agents import Agent, Belief, Perturb, Thompson
+from ..batching import Batching
+from ..errors import BltsError, ConfigError
 from ..models import base as models
 from ..samplers import Chain
 from .policy import Never
@@ -171,10 +172,9 @@ def agent_of(part: Part, world: World) -> Any:
     value: Any = part.value
     if isinstance(value, Chain):
         value = Perturb(value)
-    if hasattr(value, "refresh") and hasattr(value, "check_model"):
+    if isinstance(value, Belief):
         return Thompson(world.model, value, world.actions)
-    names = set(getattr(value, "__dataclass_fields__", ()))
-    if "actions" in names and "model" not in names:
+    if isinstance(value, Agent) and value.model is None and "actions" in value.__dataclass_fields__:  # type: ignore[attr-defined]
         return value if value.actions == world.actions else dataclasses.replace(value, actions=world.actions)
     raise ConfigError(
         f"A sampler is a name, a belief such as Exact() or Perturb(sgld()), or an agent without a model; got {value!r}."
@@ -186,5 +186,5 @@ def batching_of(part: Part, world: World) -> Any:
         return Never()
     if part.name is not None:
         return _built("batching", part, world)
-    require_object("The batching", part.value, ("init", "step"), "DoublingCounts(), or a name")
+    require_part("The batching", part.value, Batching, "DoublingCounts(), or a name")
     return part.value

@@ -17,7 +17,8 @@ from jax import lax
 
 from .. import _random
 from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
-from ..declared import why_lost
+from ..batching import Batching
+from ..declared import provides, why_lost
 from ..errors import ConfigError
 from ..history import count
 
@@ -26,7 +27,7 @@ SMALLEST = 16  # decisions of the smallest compiled chunk
 LARGEST = 2**14  # and of the largest: more are decided in several
 
 
-class Never:
+class Never(Batching):
     """The batching of somebody else: no decision closes a batch."""
 
     def init(self, key: PRNGKey, actions: int) -> Tree:
@@ -34,9 +35,6 @@ class Never:
 
     def step(self, state: Tree, obs: Tree, action: Array) -> tuple[Tree, Array]:
         return state, jnp.zeros((), bool)
-
-
-jax.tree_util.register_pytree_node(Never, lambda never: ((), None), lambda aux, leaves: Never())
 
 
 class Clock(NamedTuple):
@@ -96,7 +94,7 @@ def start_clock(key: PRNGKey, batching: Any, arms: int) -> Clock:
 
 
 def check_agent(agent: Any, name: str) -> None:
-    if not hasattr(agent, "propensities") and not hasattr(agent, "propensities_at"):
+    if not provides(agent, "propensities") and not provides(agent, "propensities_at"):
         lost = why_lost(agent, "propensities") or why_lost(agent, "propensities_at")
         raise ConfigError(f"{name} does not say with which probability it plays each arm; {lost or 'use one of the named agents.'}")
     if agent.observes_first:
@@ -105,12 +103,12 @@ def check_agent(agent: Any, name: str) -> None:
 
 def is_fixed(agent: Any) -> bool:
     """Whether the propensities are one vector for the whole batch."""
-    return hasattr(agent, "propensities")
+    return provides(agent, "propensities")
 
 
 def has_exact_law(agent: Any, state: Tree) -> bool:
     """Whether `propensities` is exact up to quadrature, rather than estimated from draws."""
-    return agent.propensities_are_exact(state) if hasattr(agent, "propensities_are_exact") else True
+    return agent.propensities_are_exact(state)
 
 
 _propensities = jax.jit(lambda agent, state: agent.propensities(state))

@@ -118,7 +118,7 @@ class _Seen:
 def posterior_draws(current: Policy, draws: int = DRAWS) -> np.ndarray | None:
     """Mean rewards drawn from the posterior of the policy in use, [draws, active arms]; None for agents without one."""
     agent = current.built.agent
-    if not getattr(agent, "holds_posterior", False):
+    if not agent.holds_posterior:
         return None
     return np.asarray(_draw(agent, current.frozen.state, jnp.arange(draws)), float)
 

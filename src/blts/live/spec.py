@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from ..agents import Agent
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
@@ -100,7 +101,7 @@ class Spec:
         """Objects that say a number of arms say this one; later, arms may come and go."""
         said = {
             "model": models.arm_count(self.model.value) if provides(self.model.value, models.Model) else None,
-            "sampler": getattr(self.sampler.value, "actions", None),
+            "sampler": self.sampler.value.actions if isinstance(self.sampler.value, Agent) else None,
         }
         for name, count in said.items():
             if count is not None and count != len(self.arms):

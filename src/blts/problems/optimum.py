@@ -36,7 +36,7 @@ def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
             if (why := why_lost(env, "solve")) is not None:
                 raise ConfigError(f"The optimum is not known: {why}")
             return _of_plan(env.solve())
-        if isinstance(env, envs.ParametricMDP) and not getattr(env, "drawn", False):
+        if isinstance(env, envs.ParametricMDP) and not env.drawn:
             if (why := why_lost(env, "truth") or why_not(env.dynamics, Dynamics)) is not None:
                 raise ConfigError(f"The optimum is not known: {why}")
             return _checked(_parametric(env.dynamics, jnp.asarray(env.truth, float)))

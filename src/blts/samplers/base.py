@@ -8,9 +8,11 @@ ULA and SGLD are one kernel on two potentials.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from .._module import Contract
 from .._typing import Array, Float, Int, PRNGKey, Scalar
+from ..declared import default, required
 
 Chains = Float[Array, "*chains dim"]
 
@@ -39,7 +41,60 @@ class State(NamedTuple):
     """Value and gradient at the position, for a kernel that was started with a potential; empty elsewhere."""
 
 
-class Sampler(Protocol):
-    def init(self, theta: Chains) -> State: ...
+class Sampler(Contract):
+    """A Markov kernel on U = -log posterior, which `Chain` runs: inherit from this to write a sampler.
 
-    def step(self, key: PRNGKey, state: State, potential: Potential) -> tuple[State, StepInfo]: ...
+    A subclass is a frozen dataclass whose annotated fields are its arguments (see `module`); it must define `init` and `step`. One
+    call moves all chains, `[…, dim]`, at once.
+
+    >>> import jax.numpy as jnp
+    >>> from blts import Chain, Sampler, array, random
+    >>> from blts.samplers import State, StepInfo
+    >>> class Walk(Sampler):  # random-walk Metropolis
+    ...     step_size: float = array(default=1.0)
+    ...     needs_value = True
+    ...
+    ...     def init(self, theta):
+    ...         return State(theta, jnp.zeros((), int))
+    ...
+    ...     def step(self, key, state, potential):
+    ...         key_move, key_accept = random.split(key)
+    ...         x = state.position
+    ...         y = x + jnp.sqrt(self.step_size * potential.scale) * random.normal(key_move, x.shape)
+    ...         log_ratio = potential.value(x) - potential.value(y)
+    ...         accept = jnp.log(random.uniform(key_accept, log_ratio.shape)) < log_ratio
+    ...         return State(jnp.where(accept[..., None], y, x), state.iteration + 1), StepInfo(jnp.mean(accept, dtype=float))
+    >>> print(Chain(Walk(0.5), steps=20))
+    20 Walk steps of 0.5 times the posterior variance on all data
+    """
+
+    @required
+    def init(self, theta: Chains) -> State:
+        """Begin a refresh.
+
+        Args:
+            theta: where the chains start, of shape `[…, dim]`.
+
+        Returns:
+            A `State`, or any pytree of arrays with `position` and `iteration`.
+        """
+        raise NotImplementedError
+
+    @required
+    def step(self, key: PRNGKey, state: State, potential: Potential) -> tuple[State, StepInfo]:
+        """Move every chain once.
+
+        Args:
+            key: this step's own, for all chains.
+            state: as `init` or the last `step` returned it.
+            potential: U, its gradient, and the units of the step size.
+
+        Returns:
+            The new state, and a `StepInfo` with the share of accepted proposals.
+        """
+        raise NotImplementedError
+
+    needs_value = default(False)
+    """Whether it has an acceptance test: `Chain` then gives it all data, and adapts its `step_size` in the first half of a run."""
+    step_size = default(None)
+    """In units of `Potential.scale`; None where it has none."""

@@ -17,7 +17,7 @@ from .. import _random
 from .._module import array, at_least, module, positive, static
 from .._typing import Numbers, Scalar, Theta
 from ..errors import ConfigError
-from .base import Potential, State, StepInfo
+from .base import Potential, Sampler, State, StepInfo
 from .chain import Chain
 
 LogDensity = Callable[[Theta], Scalar]
@@ -25,7 +25,7 @@ Build = Callable[[LogDensity, Theta], Any]
 
 
 @module
-class BlackJAX:
+class BlackJAX(Sampler):
     """Runs the kernel that `build(log_density, scale)` returns; every chain has its own key.
 
     `scale` is about the posterior variance of each coordinate, so it serves as inverse mass matrix, and step sizes are

@@ -16,10 +16,10 @@ import numpy as np
 from jax import lax
 
 from .. import _lanes, _random, theory
-from .._module import at_least, module, short, static
+from .._module import at_least, module, require_part, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..declared import fact, provides
-from ..errors import ConfigError, require_object
+from ..errors import ConfigError
 from ..history import Log, order
 from ..models.base import Model, Sufficient, arm, has_marginal
 from ..registry import register
@@ -70,14 +70,14 @@ class Chain:
     curvature takes "mode" in place of "information"."""
 
     def check(self):
-        require_object("Chain: kernel", self.kernel, ("init", "step"), "Langevin() or MALA()")
+        require_part("Chain: kernel", self.kernel, Sampler, "Langevin() or MALA()")
         if not isinstance(self.steps, str) and not callable(self.steps):
             at_least(self, "steps", 1)
         if self.minibatch is not None and not isinstance(self.minibatch, str):
             at_least(self, "minibatch", 1)
         if self.control_variate and self.minibatch is None:
             raise ConfigError("Chain: control_variate corrects a minibatch gradient; give minibatch too.")
-        if getattr(self.kernel, "needs_value", False) and self.minibatch is not None:
+        if self.kernel.needs_value and self.minibatch is not None:
             name = type(self.kernel).__name__
             raise ConfigError(f"Chain: {name}'s acceptance test needs the full gradient; leave minibatch=None.")
         for name, value, allowed in (
@@ -93,7 +93,7 @@ class Chain:
         data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
         control = " with a control variate" if self.control_variate else ""
         unit = "Theorem 1's step" if self.scale == "theorem" else "the posterior variance"
-        size = short(getattr(self.kernel, "step_size", None))
+        size = short(self.kernel.step_size)
         return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit} on {data}{control}"
 
     def resolved(self, model: Model) -> Chain:
@@ -272,7 +272,7 @@ class Chain:
         z = white.inverse @ (theta - white.centre)
         near = jnp.sqrt(jnp.sum(jnp.square(z))) < FAR + jnp.sqrt(dim)  # not so where z is not finite
         z = jnp.where(near, z, _random.normal(_random.fold_in(key, RESTART), (dim,)))
-        z, info = self._iterate(key, target, z, limit, diagnose, adapts=getattr(self.kernel, "needs_value", False))
+        z, info = self._iterate(key, target, z, limit, diagnose, adapts=self.kernel.needs_value)
         # An unadjusted chain has no test that would hold it; its end counts as stuck where it is as far as no draw is.
         far = ~(jnp.sqrt(jnp.sum(jnp.square(z))) < 2 * (FAR + jnp.sqrt(dim)))
         z = jnp.where(far, _random.normal(_random.fold_in(key, RESTART), (dim,)), z)

@@ -8,7 +8,7 @@ import numpy as np
 from .. import _random
 from .._module import array, is_concrete, module, positive, require, short
 from .._typing import Array, Int, Numbers, Scalar, Schedule
-from .base import Chains, Potential, State, StepInfo
+from .base import Chains, Potential, Sampler, State, StepInfo
 
 
 def step_at(step_size: Array | Schedule, iteration: Int[Array, ""]) -> Scalar:
@@ -22,7 +22,7 @@ def check_step(owner) -> None:
 
 
 @module
-class Langevin:
+class Langevin(Sampler):
     """θ ← θ - h ∇U(θ) + √(2h) ξ, with h = step_size · scale (Algorithm 1, line 5).
 
     >>> import jax.numpy as jnp

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import array, module
 from .._typing import Numbers
-from .base import Chains, Potential, State, StepInfo
+from .base import Chains, Potential, Sampler, State, StepInfo
 from .langevin import check_step, step_at
 
 
 @module
-class MALA:
+class MALA(Sampler):
     """Propose y = x - h ∇U(x) + √(2h) ξ and accept with probability min(1, e^{U(x)-U(y)} q(x|y) / q(y|x)).
 
     Needs the exact gradient: on a minibatch potential the acceptance test is not valid, and `Chain` refuses it.

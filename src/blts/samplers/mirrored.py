@@ -25,7 +25,7 @@ class MirroredState(NamedTuple):
 
 
 @module
-class Mirrored:
+class Mirrored(Sampler):
     """Run `inner` on W(y) = U(x) - log|det ∂x/∂y| where y = ∇h(x), and give x = ∇h*(y) back (Algorithm 4).
 
     The gradient is the chain rule on the potential's own, so it may come from a minibatch. `scale` of the potential is
@@ -56,7 +56,7 @@ class Mirrored:
 
     @property
     def needs_value(self) -> bool:
-        return getattr(self.inner, "needs_value", False)
+        return self.inner.needs_value
 
     def init(self, theta: Chains) -> Any:
         return MirroredState(theta, self.inner.init(self.mirror.dual(theta)))

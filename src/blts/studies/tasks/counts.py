@@ -41,7 +41,7 @@ class Counts:
             raise ConfigError(
                 f"horizon must be ≥ 2, since an arm counts from the round after its first play; got {normal['horizon']}."
             )
-        if _states(built(normal).env) != 1:
+        if built(normal).env.states != 1:
             raise ConfigError(
                 f"The lemma is about the arms of a bandit; give env a bandit, such as 'gaussian'; got {normal['env']!r}."
             )
@@ -68,10 +68,6 @@ class Counts:
             "batches_sharp": theory.batches_sharp(arms, T),
         }
         return arrays, about
-
-
-def _states(env: object) -> int | None:
-    return getattr(env, "states", 1)
 
 
 def ratios(actions: np.ndarray, ends: np.ndarray, arms: int) -> np.ndarray:

@@ -89,7 +89,7 @@ class Simulate:
             "batching": trace.batching,
             "batches_bound": [theory.batches_bound(int(chosen.env.actions), int(t)) for t in trace.times],
         }
-        gain = getattr(chosen.env, "gain", None)  # a world that is drawn has none of its own
+        gain = chosen.env.gain  # a world that is drawn has none of its own
         if gain is not None:
             about["gain"] = float(gain)
         if "method" in condition:
@@ -103,7 +103,7 @@ def shared(chosen: Any) -> Any:
 
     Not for long runs, whose record of batch ends has room for the scheme that closes most.
     """
-    schemes, name = usual(getattr(chosen.env, "states", 1)), chosen.names["batching"]
+    schemes, name = usual(chosen.env.states), chosen.names["batching"]
     if name not in schemes or chosen.horizon > LONG:
         return chosen.batching
     return OneOf(tuple((schemes | {name: chosen.batching}).values()), list(schemes).index(name))
