@@ -7,7 +7,6 @@ imported when they are first looked up.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import functools
 import inspect
@@ -33,14 +32,15 @@ class Entry(NamedTuple):
 
     def options(self) -> dict[str, Any]:
         """Options that `--set name=value` can change, with their defaults."""
-        return dict(_defaults(self.builder))
+        given = FROM_SETTING if isinstance(self.builder, type) and self.kind in ("agent", "batching") else ()
+        return {name: value for name, value in _defaults(self.builder).items() if name not in given}
 
     def build(self, *context: Any, **options: Any) -> Any:
         """Build the part, with some of its options changed.
 
         Args:
-            context: nothing, or the setting that the part is for. A function is called with it; a class with the fields that
-                have no default, each taken from the setting's attribute of that name (model, actions, horizon, …).
+            context: nothing, or the setting that the part is for. A function is called with it; a class with its fields of the
+                names in `FROM_SETTING`, each taken from the setting's attribute of that name.
             options: those to change. Options of an environment are numbers like their defaults.
         """
         if self.kind == "environment":
@@ -65,15 +65,15 @@ class Entry(NamedTuple):
     def _built(self, *context: Any, **options: Any) -> Any:
         if not (context and isinstance(self.builder, type)):
             return self.builder(*context, **options)
-        unknown = [name for name in _required(self.builder) if not hasattr(context[0], name)]
-        if unknown:
-            raise ConfigError(f"{self} needs {', '.join(unknown)}, which is not known here; give the field a default.")
-        return self.builder(**{name: getattr(context[0], name) for name in _required(self.builder)}, **options)
+        fields = inspect.signature(self.builder).parameters
+        return self.builder(**{name: getattr(context[0], name) for name in FROM_SETTING if name in fields}, **options)
 
     def __str__(self) -> str:
         return f"The {self.kind} {self.name!r}" + ("" if self.package in ("", OWN) else f" of the package {self.package}")
 
 
+FROM_SETTING = ("model", "actions", "arms", "horizon", "states")
+"""What agents and batching schemes are told: the fields of a class with these names are no options. `arms` are the actions."""
 OWN = "blts"
 MEMBERS = {
     "agent": ("init", "act", "empty", "remember", "observe", "actions"),
@@ -94,27 +94,10 @@ RESULTS = {
 
 @functools.cache
 def _defaults(builder: Callable[..., Any]) -> dict[str, Any]:
-    if dataclasses.is_dataclass(builder):
-        return {f.name: f.default for f in dataclasses.fields(builder) if f.init and f.default is not dataclasses.MISSING}
     if isinstance(builder, type) and builder.__init__ is object.__init__:
         return {}  # `inspect` would parse the signature of `object` as Python source, which threads must not (studies/store.py)
     parameters = inspect.signature(builder).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-
-
-@functools.cache
-def _required(builder: type) -> tuple[str, ...]:
-    """The fields of a class that have no default."""
-    if dataclasses.is_dataclass(builder):
-        fields = dataclasses.fields(builder)
-        return tuple(
-            f.name for f in fields if f.init and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-        )
-    if builder.__init__ is object.__init__:
-        return ()
-    parameters = inspect.signature(builder).parameters.values()
-    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind in named)
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:

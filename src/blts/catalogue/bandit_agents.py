@@ -51,31 +51,10 @@ def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64):
     return agents.Thompson(on.model, _belief(samplers.mala(step_size, steps), gamma, pool), on.actions)
 
 
-@register("agent", "ucb1", prior=False)
-def ucb1(on: Setting, scale=1.0):
-    """UCB1: bonus on plays, mean on observed rewards."""
-    return agents.UCB1(on.actions, scale)
-
-
-@register("agent", "bayes-ucb")
-def bayes_ucb(on: Setting, c=0.0, count="plays"):
-    """Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward."""
-    return agents.BayesUCB(on.model, on.horizon, c, count, on.actions)
-
-
-@register("agent", "eps-greedy", prior=False)
-def eps_greedy(on: Setting, c=1.0):
-    """Decaying ε-greedy: ε = min(1, c·N/t)."""
-    return agents.EpsilonGreedy(on.actions, c)
-
-
-@register("agent", "base", prior=False)
-def base(on: Setting, width=2.0):
-    """Batched successive elimination (BaSE, Gao et al. 2019)."""
-    return agents.SuccessiveElimination(on.actions, on.horizon, width)
-
-
-@register("agent", "uniform", prior=False)
-def uniform(on: Setting):
-    """Every arm with the same probability."""
-    return agents.Uniform(on.actions)
+register("agent", "ucb1", "UCB1: bonus on plays, mean on observed rewards.", prior=False)(agents.UCB1)
+register(
+    "agent", "bayes-ucb", "Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward."
+)(agents.BayesUCB)
+register("agent", "eps-greedy", "Decaying ε-greedy: ε = min(1, c·N/t).", prior=False)(agents.EpsilonGreedy)
+register("agent", "base", "Batched successive elimination (BaSE, Gao et al. 2019).", prior=False)(agents.SuccessiveElimination)
+register("agent", "uniform", "Every arm with the same probability.", prior=False)(agents.Uniform)
