@@ -6,7 +6,7 @@ from blts import Thompson, array, random
 
 
 class TopTwo(Thompson):
-    """Thompson sampling that plays, with probability `share`, the best arm of another draw in which its first choice is not best."""
+    """Thompson sampling that plays, with probability `share`, the best of the other arms in a second draw."""
 
     share: float = array(default=0.5)
 
@@ -14,6 +14,5 @@ class TopTwo(Thompson):
         key_first, key_second, key_coin = random.split(key, 3)
         first = super().act(key_first, state, obs, played)
         values = self.mean_rewards(self.belief.draw(key_second, self.model, state), obs)
-        # One more draw, and its best arm but for the first: cheaper than drawing until another arm is best.
         second = jnp.argmax(jnp.where(jnp.arange(self.actions) == first, -jnp.inf, values))
         return jnp.where(random.uniform(key_coin) < self.share, second, first)

@@ -2,8 +2,7 @@
 
 import jax.numpy as jnp
 
-from blts import Chain, Sampler, array, random
-from blts.samplers import State, StepInfo
+from blts import Chain, Sampler, array, random, samplers
 
 
 class RandomWalk(Sampler):
@@ -13,7 +12,7 @@ class RandomWalk(Sampler):
     needs_value = True  # it has an acceptance test
 
     def init(self, theta):
-        return State(theta, jnp.zeros((), int))
+        return samplers.State(theta, jnp.zeros((), int))
 
     def step(self, key, state, potential):
         key_move, key_accept = random.split(key)
@@ -21,7 +20,9 @@ class RandomWalk(Sampler):
         y = x + jnp.sqrt(self.step_size * potential.scale) * random.normal(key_move, x.shape)
         log_ratio = potential.value(x) - potential.value(y)
         accept = jnp.log(random.uniform(key_accept, log_ratio.shape)) < log_ratio
-        return State(jnp.where(accept[..., None], y, x), state.iteration + 1), StepInfo(jnp.mean(accept, dtype=float))
+        return samplers.State(jnp.where(accept[..., None], y, x), state.iteration + 1), samplers.StepInfo(
+            jnp.mean(accept, dtype=float)
+        )
 
 
 def random_walk(step_size=2.0, steps=50):
