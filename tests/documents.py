@@ -91,7 +91,7 @@ def _printed(code: str, where: str, namespace: dict[str, object]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
         warnings.simplefilter("error")
-        exec(compile(code, where, "exec"), namespace)
+        exec(compile(code, where, "exec", dont_inherit=True), namespace)
     return _plain(out.getvalue())
 
 
