@@ -2,10 +2,9 @@
 
 import jax.numpy as jnp
 
-from blts import Model, array, module, random
+from blts import Model, array, random
 
 
-@module
 class Cauchy(Model):
     """Rewards with Cauchy tails around a location θ, which has a normal prior."""
 
