@@ -20,7 +20,7 @@ from blts.agents.beliefs import split_rhat
 from blts.errors import ConfigError
 from blts.history import Log
 from blts.models import Gaussian, GaussianUnknownVariance
-from blts.models.base import Described, Moments, stack
+from blts.models.base import Model, Moments, stack
 from blts.samplers import MALA, BlackJAX, Chain, Langevin, Potential, State, StepInfo, hmc, mala, nuts, potential, sgld, ula
 from blts.samplers.chain import SCORING_ROWS
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
@@ -29,7 +29,7 @@ CHAINS = 20_000
 
 
 @module
-class Logistic(Described):
+class Logistic(Model):
     """Rewards θ + Logistic noise, prior N(0, 3²): log-concave, not conjugate, no summary."""
 
     prior_sd: jax.Array = array(3.0)
@@ -837,7 +837,7 @@ def blackjax_p(chain, chains, model=None):
 
 
 @module
-class RowsOnly(Described):
+class RowsOnly(Model):
     """The Gaussian model without its summary, so that the potential is a sum over the log."""
 
     prior_mean: jax.Array = array(0.0)

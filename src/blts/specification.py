@@ -39,7 +39,7 @@ def check_rewards(env: Any, agent: Any) -> None:
     if ours is None and env.pays_as_model and _same(env.model, model):
         return  # the environment draws from the very functions that the agent believes in
     rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
-    holds, _ = SUPPORTS[getattr(model, "support", "real")]
+    holds, _ = SUPPORTS[model.support]
     wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
     if wrong.size:
         _refuse(f"{wrong[0]:.4g}", model)
@@ -76,7 +76,7 @@ def _believed(agent: Any) -> Any:
     model = agent.model
     if isinstance(model, Tabular):
         model = model.rewards if model.learns_rewards else None
-    return model if provides(model, Model) else None
+    return model if isinstance(model, Model) and provides(model, Model) else None
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -85,7 +85,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _refuse(paid: str, model: Any) -> None:
-    possible = SUPPORTS[getattr(model, "support", "real")][1]
+    possible = SUPPORTS[model.support][1]
     raise ConfigError(
         f"The environment pays {paid}, and the agent's {type(model).__name__} model is for rewards that are {possible}; "
         "give the agent a model that fits, or misspecified=True to run it as it is."

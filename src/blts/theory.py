@@ -13,12 +13,12 @@ import numpy as np
 
 from ._typing import Array, Float, Int
 from .errors import ConfigError
-from .models.base import Model, Theory, arm_count, theory_of
+from .models.base import Model, Theory, arm_count
 
 
 def constants_of(model: Model) -> Theory:
     """A model's constants, one per arm where it has several; refuses a model that is outside the theory."""
-    found = theory_of(model)
+    found = model.theory()
     if not found.inside:
         raise ConfigError(
             f'"theorem" needs a model inside the theory, and {type(model).__name__} is not: {found.why} Give numbers instead.'

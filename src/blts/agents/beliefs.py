@@ -361,7 +361,7 @@ class Perturb(_OnChain, Belief):
     @rests_on("draw", "moments")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """Normal laws, exact where the mean reward is linear in θ and the prior is Gaussian; None elsewhere."""
-        if not getattr(model, "gaussian_prior_and_linear_mean", False):
+        if not model.gaussian_prior_and_linear_mean:
             return None
         mean, sd = self.moments(model, state, obs)
         prior_mean, prior_sd = jax.vmap(lambda single, a: single.prior_mean_reward(obs, a))(model, jnp.arange(arms_of(model)))

@@ -26,7 +26,7 @@ def of_laws(laws: Marginal) -> Float[Array, " arms"]:
     nodes = jnp.sort(jnp.concatenate([(laws.mean[:, None] + sd[:, None] * _Z).ravel(), _quantiles(laws).ravel()]))
     middle = 0.5 * (nodes[1:] + nodes[:-1])
     x = jnp.append(jnp.stack([nodes[:-1], middle], 1).ravel(), nodes[-1])
-    F, upper = jax.vmap(lambda law: (law.cdf(x), _survival(law, x)))(laws)  # [arms, nodes]
+    F, upper = jax.vmap(lambda law: (law.cdf(x), law.survival(x)))(laws)  # [arms, nodes]
     others = _product_of_others(F)
     # Near F = 1 the increments of F have no digits left, those of 1 - F do: rare arms live there.
     rise = jnp.where(F[:, 1:] > 0.5, upper[:, :-1] - upper[:, 1:], F[:, 1:] - F[:, :-1])
@@ -35,11 +35,6 @@ def of_laws(laws: Marginal) -> Float[Array, " arms"]:
     p = (4 * fine - coarse) / 3 + others[:, 0] * F[:, 0] + others[:, -1] * upper[:, -1]
     p = jnp.maximum(p, 0.0)
     return p / jnp.sum(p)
-
-
-def _survival(law: Marginal, x: Float[Array, " nodes"]) -> Float[Array, " nodes"]:
-    """P(X > x), from the law itself where it can be had without cancellation."""
-    return law.survival(x) if hasattr(law, "survival") else 1.0 - law.cdf(x)  # type: ignore[attr-defined]
 
 
 def of_values(values: Float[Array, "arms size"]) -> Float[Array, " arms"]:

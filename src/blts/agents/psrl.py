@@ -12,7 +12,7 @@ from .. import planning
 from .._module import is_concrete, module
 from .._typing import Array, Float, Info, Tree
 from ..declared import provides, why_lost
-from ..dynamics.base import Certifying, Dynamics, why_not
+from ..dynamics.base import Certifying, why_not
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
 from .base import Agent
@@ -132,7 +132,7 @@ class Follow(Agent):
         if isinstance(model, Tabular):
             if type(model).plan is not Tabular.plan or type(model).act is not Tabular.act:
                 raise ConfigError(f"{type(model).__name__} plans in a way of its own, which may not be the best; give a Tabular.")
-        elif (why := why_not(model, Dynamics)) is not None:
+        elif (why := why_not(model)) is not None:
             raise ConfigError(f"The best policy is not known: {why}")
         elif env.dynamics is not None and type(model) is not type(env.dynamics):
             raise ConfigError(

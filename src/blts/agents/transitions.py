@@ -12,7 +12,7 @@ from .. import _random
 from .._module import Contract, module
 from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from ..declared import required
-from ..dynamics.base import Dynamics, Transitions, why_not
+from ..dynamics.base import Transitions, why_not
 from ..errors import ConfigError, require_object
 from ..history import count
 from ..models.tabular import Sampled, Tabular
@@ -146,7 +146,7 @@ class Parameters(TransitionBelief):
     def check_model(self, model):
         if isinstance(model, Tabular):
             raise ConfigError("Parameters draws θ of a dynamics, and Tabular is none; use Rows(LogGammaRows()) for tables.")
-        if (why := why_not(model, Dynamics, "gain", "gain_of", "start", "sample", "true")) is not None:
+        if (why := why_not(model, "gain", "gain_of", "start", "sample", "true")) is not None:
             raise ConfigError(f"Parameters draws θ of a dynamics: {why}")
 
     def __str__(self) -> str:

@@ -16,7 +16,7 @@ from ..declared import rests_on
 from ..errors import ConfigError
 from ..models import rate
 from ..models.base import Sum
-from .base import Certified, clipped, digits
+from .base import Certified, Dynamics, clipped, digits
 
 BOX = 10.0  # log rates that are planned for
 PRIOR_TAIL = 1e-6  # the prior probability of rates whose best threshold may be left out
@@ -40,7 +40,7 @@ class Events(NamedTuple):
 
 
 @module
-class Admission:
+class Admission(Dynamics):
     """Customers arrive at rate λ and are served at rate μ; one admitted earns `reward`, one in the system costs `cost` a time unit.
 
     A round is a slot of the uniformised queue: the time to the next event, an arrival with probability λ/(λ + μ) and a tick

@@ -6,74 +6,98 @@ The belief has the methods of a reward model, over rows of transitions, so that 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from .._module import is_concrete, module
+from .._module import Contract, is_concrete, module
 from .._typing import Array, Int, PRNGKey, Row, Scalar, Theta, Tree
-from ..declared import methods_of, provides, why_lost
+from ..declared import attribute, missing, optional, provides, required, why_lost
 from ..errors import ConfigError
-from ..models.base import Sufficient, Theory
+from ..models.base import Model, Sufficient, Theory
 
 
-@runtime_checkable
-class Dynamics(Protocol):
-    """A parametric transition law p(next_obs | obs, action; θ) with rewards that are known."""
+class Dynamics(Contract):
+    """A parametric transition law p(next_obs | obs, action; θ) with known rewards, its prior and its planner: inherit from this to
+    write a world for `ParametricMDP` and `PSRL(…, Parameters(…))`.
 
-    dim: int
-    actions: int
-    """How many actions there are; 0 where they are continuous."""
+    Everything is in JAX, for one replication and one θ ∈ R^dim. All methods are required but `certify`, `why_cut` and `table`; with
+    `empty`, `add` and `log_likelihood_of` (see `Sufficient`) a full gradient costs the same for any number of transitions. Where
+    there are finitely many states, `Finite` plans, and `from_probabilities` makes a dynamics of a function.
+    """
+
+    dim = attribute("How many numbers θ has. A class attribute, a field or a property.")
+    actions = attribute("How many actions there are; 0 where they are continuous.")
+    true = attribute("The θ of the named problem, of shape `(dim,)`, for simulations.")
 
     # The belief
 
+    @required
     def init(self, key: PRNGKey) -> Theta:
-        """A draw from the prior."""
-        ...
+        """A draw from the prior, of shape `(dim,)`."""
+        raise NotImplementedError
 
-    def log_prior(self, theta: Theta) -> Scalar: ...
+    @required
+    def log_prior(self, theta: Theta) -> Scalar:
+        """The log-density of the prior, up to a constant; differentiable."""
+        raise NotImplementedError
 
+    @required
     def log_likelihood(self, theta: Theta, row: Row) -> Scalar:
-        """log p(row.next_obs | row.obs, row.action; θ)."""
-        ...
+        """log p(row.next_obs | row.obs, row.action; θ), up to what does not depend on θ; differentiable in θ."""
+        raise NotImplementedError
 
+    @required
     def information(self, theta: Theta) -> Theta:
         """A typical curvature of one transition at θ, a number per coordinate: it sets the units of the step size."""
-        ...
+        raise NotImplementedError
 
-    def prior_precision(self) -> Theta: ...
+    @required
+    def prior_precision(self) -> Theta:
+        """Curvature of -log prior, a number per coordinate."""
+        raise NotImplementedError
 
     # The decision
 
+    @required
     def plan(self, theta: Theta) -> Tree:
         """The policy that is best for θ: any arrays, finite for every θ that a sampler can produce."""
-        ...
+        raise NotImplementedError
 
-    def act(self, policy: Tree, obs: Tree) -> Any: ...
+    @required
+    def act(self, policy: Tree, obs: Tree) -> Any:
+        """The action of a policy at an observation."""
+        raise NotImplementedError
 
+    @required
     def gain(self, theta: Theta) -> Scalar:
         """The best average reward a round under θ; costs are negative rewards."""
-        ...
+        raise NotImplementedError
 
+    @required
     def gain_of(self, theta: Theta, policy: Tree) -> Scalar:
         """The average reward a round of a policy under θ."""
-        ...
+        raise NotImplementedError
 
     # The world
 
-    def start(self) -> Tree: ...
+    @required
+    def start(self) -> Tree:
+        """The first observation."""
+        raise NotImplementedError
 
+    @required
     def sample(self, key: PRNGKey, theta: Theta, obs: Tree, action: Any) -> tuple[Tree, Scalar]:
-        """The next observation and the reward."""
-        ...
+        """The next observation, of the same shapes and types as `start`, and the reward."""
+        raise NotImplementedError
 
-    @property
-    def true(self) -> Theta:
-        """The θ of the named problem, for simulations."""
-        ...
+    @optional
+    def table(self, theta: Theta) -> tuple[Array, Array]:
+        """The world as a finite MDP: transitions `[states, actions, states]` and rewards `[states, actions]`."""
+        raise NotImplementedError
 
 
 class Certified(NamedTuple):
@@ -86,7 +110,6 @@ class Certified(NamedTuple):
     levels or a box of its parameters cuts off. Infinite where θ is outside what is planned for."""
 
 
-@runtime_checkable
 class Certifying(Protocol):
     """Optional: plans that say what they may lose. Agents report it as `Info.residual`."""
 
@@ -95,7 +118,6 @@ class Certifying(Protocol):
         ...
 
 
-@runtime_checkable
 class Truncated(Protocol):
     """Optional: a world with infinitely many levels of which finitely many are kept."""
 
@@ -104,7 +126,7 @@ class Truncated(Protocol):
         ...
 
 
-def why_not(dynamics: Any, protocol: type, *without: str) -> str | None:
+def why_not(dynamics: Any, *without: str) -> str | None:
     """Why an object is not a whole dynamics: which override took a method from it, or what it never had.
 
     >>> from blts.dynamics import Inventory
@@ -112,14 +134,16 @@ def why_not(dynamics: Any, protocol: type, *without: str) -> str | None:
     ...     def sample(self, key, theta, obs, action):
     ...         next_obs, reward = super().sample(key, theta, obs, action)
     ...         return next_obs, reward - 1.0
-    >>> why_not(Taxed(), Dynamics)
+    >>> why_not(Taxed())
     'Taxed overrides sample, on which Inventory.log_likelihood rests; override log_likelihood too.'
     """
-    lost = [name for name in methods_of(protocol) if name not in without and not hasattr(dynamics, name)]
-    for name in lost:
-        if (why := why_lost(dynamics, name)) is not None:
+    lost, name = [name for name in missing(dynamics, Dynamics) if name not in without], type(dynamics).__name__
+    for one in lost:
+        if (why := why_lost(dynamics, one)) is not None:
             return why
-    return f"{type(dynamics).__name__} has no {', '.join(lost)}." if lost else None
+    if lost:
+        return f"{name} has no {', '.join(lost)}."
+    return None if isinstance(dynamics, Dynamics) else f"{name} is no Dynamics; write class {name}(blts.Dynamics)."
 
 
 class Rollout(NamedTuple):
@@ -152,7 +176,7 @@ def rollout(key: PRNGKey, dynamics: Any, theta: Theta, policy: Tree, rounds: int
 
 
 @module
-class Transitions:
+class Transitions(Model):
     """A dynamics as a model of one arm: rows `Row((obs, action), 0, reward, next_obs)`.
 
     Where the dynamics keeps a summary of its data, so does this, and a full gradient costs the same for any number of rows.

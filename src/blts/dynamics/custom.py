@@ -15,11 +15,12 @@ from .._typing import Array, Float, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
+from .base import Dynamics
 from .finite import Finite
 
 
 @module
-class Parametric(Finite):
+class Parametric(Finite, Dynamics):
     """Next states by a function of θ, rewards by a table, and the prior N(prior_mean, prior_sd² I)."""
 
     law: Callable[..., Float[Array, " states"]] = static()

@@ -19,7 +19,7 @@ from ..declared import rests_on
 from ..errors import ConfigError
 from ..models import rate
 from ..models.base import Sum
-from .base import Certified, clipped, digits
+from .base import Certified, Dynamics, clipped, digits
 from .finite import stationary_reward
 
 SERIES = 24  # terms of the tail beyond those in which its factors λ/(y + j) are near 1
@@ -209,7 +209,7 @@ EARNED = (*DEMAND, "margin", "costs", "_need")
 
 
 @module
-class Inventory(BaseStock):
+class Inventory(BaseStock, Dynamics):
     """Order up to a level S, then Poisson(λ) demand comes: `holding` a unit left, `shortage` a unit of backlog, a period.
 
     The observation is the stock x, negative where demand waits; the action is S, and the period starts with max(x, S).
@@ -333,7 +333,7 @@ class Cycle(NamedTuple):
 
 
 @module
-class LostSales(BaseStock):
+class LostSales(BaseStock, Dynamics):
     """Order up to a level; demand beyond it is lost and not seen. A unit sold earns `price`, one left costs `holding` a period.
 
     An order costs `unit_cost` a unit and `fixed_cost` besides, and arrives at once. Sales are censored demand: below the stock

@@ -15,7 +15,7 @@ from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.linear import Linear
 from ..models.nig import HALF_LOG_2PI
-from .base import Certified, clipped, digits, within
+from .base import Certified, Dynamics, clipped, digits, within
 
 MOST = 10.0  # |a| and |b| that are planned for
 LEAST_B = 1e-2  # below it an unstable state is taken as out of reach
@@ -32,7 +32,7 @@ class Feedback(NamedTuple):
 
 
 @module
-class LinearQuadratic:
+class LinearQuadratic(Dynamics):
     """x' = a x + b u + w with w ~ N(0, sd²), cost q x² + r u² a round, θ = (a, b), prior N(prior_mean, prior_sd² I).
 
     The plan solves the Riccati equation P = q + a² P - (a b P)²/(r + b² P): K = a b P/(r + b² P), average cost P sd². An

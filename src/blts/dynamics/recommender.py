@@ -14,7 +14,7 @@ from .._module import array, is_concrete, module, positive
 from .._typing import Array, Float, Int, Numbers, Scalar
 from ..declared import rests_on
 from ..errors import ConfigError
-from .base import Certified, clipped, inside, within
+from .base import Certified, Dynamics, clipped, inside, within
 from .finite import categorical, stationary_reward
 
 # The largest information f log²f/(1 - f) of a follow / not follow with probability f, which it has at f = 0.203.
@@ -47,7 +47,7 @@ def log_follow(log_phi: Scalar, log_p: Scalar, followed) -> Scalar:
 
 
 @module
-class Recommender:
+class Recommender(Dynamics):
     """A visitor at point s moves by a known law p(·|s); recommending point a lifts the chance of a to p(a|s)^φ.
 
     The other points share the rest in proportion to p (the paper's P(s'|s, a; θ) with φ = 1/θ ∈ (0, 1]). A visit to s'

@@ -14,7 +14,7 @@ from .._typing import Array, Float, Int, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import BestOf, Certified, clipped, within
+from .base import BestOf, Certified, Dynamics, clipped, within
 
 BOX = 20.0  # θ that is planned for
 MOVES = ("sample", "log_likelihood")
@@ -29,7 +29,7 @@ class Wear(NamedTuple):
 
 
 @module
-class Replacement(BestOf):
+class Replacement(BestOf, Dynamics):
     """A machine at wear s = 0 … levels wears by one with probability σ(θ₀ + θ₁ s/levels) a round, until it is replaced.
 
     Running it costs `running` · s²; replacing it (action 1) costs `replacing` instead, and the next round starts at 0. Wear

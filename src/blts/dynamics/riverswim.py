@@ -14,7 +14,7 @@ from .._typing import Array, Float, Int, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import Certified, clipped, digits, inside, within
+from .base import Certified, Dynamics, clipped, digits, inside, within
 from .finite import stationary_reward
 
 BOX = 20.0  # θ that is planned for
@@ -28,7 +28,7 @@ class Strokes(NamedTuple):
 
 
 @module
-class LogitRiverSwim:
+class LogitRiverSwim(Dynamics):
     """States 0 … length - 1. Left (action 0) always gets one state left; right (1) drifts left, holds or advances.
 
     Their probabilities are softmax(θ₀, 0, θ₁) in every state, and a move over a bank holds. Left in state 0 earns `small`,

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _random
 from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
-from ..declared import fact, rests_on, why_lost
+from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..history import pick
 from ..models import base as models
@@ -43,7 +43,7 @@ class Bandit(Env):
 
     def check(self):
         require_object("Bandit: model", self.model, ("mean_reward", "init", "dim"), "Gaussian()")
-        if not hasattr(self.model, "sample"):
+        if not provides(self.model, "sample"):
             why = why_lost(self.model, "sample") or "give it a method sample(key, theta, obs, action)."
             raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; {why}")
         models.require_model("Bandit", self.model)
@@ -64,7 +64,7 @@ class Bandit(Env):
     def with_means(cls, model: Any, means: Any) -> Bandit:
         """Arms with the given mean rewards, for models with one parameter an arm."""
         require_object("Bandit: model", model, ("mean_reward", "init", "dim"), "Gaussian()")
-        if not hasattr(model, "theta_of_mean"):
+        if not provides(model, "theta_of_mean"):
             why = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "theta_of_mean")) else ""
             raise ConfigError(
                 f"Bandit: the mean does not fix a {type(model).__name__} arm{why}; give theta of shape (arms, {model.dim})."

@@ -11,6 +11,7 @@ from .. import _random
 from .._module import array, module
 from .._typing import Numbers
 from ..errors import ConfigError
+from ..models import Linear
 from .bandit import Bandit
 from .base import Env, Step
 
@@ -26,7 +27,7 @@ class LinearBandit(Env):
     theta: Numbers = array(default=None, ndim=2)
 
     def check(self):
-        if getattr(self.model, "alpha", None) is not None:
+        if isinstance(self.model, Linear) and self.model.alpha is not None:
             raise ConfigError("LinearBandit: the model has a fixed alpha and needs no context; use Bandit.")
         bandit = Bandit(self.model, self.theta)
         object.__setattr__(self, "model", bandit.model)

@@ -10,7 +10,7 @@ import numpy as np
 from .._module import array, is_concrete, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
 from ..declared import provides, rests_on
-from ..dynamics.base import Dynamics, Truncated, why_not
+from ..dynamics.base import Truncated, why_not
 from ..errors import ConfigError, require_object
 from .base import Env, Step
 
@@ -41,7 +41,7 @@ class ParametricMDP(Env):
 
     def check(self):
         require_object("ParametricMDP: dynamics", self.dynamics, (), "blts.dynamics.Inventory()")
-        if (why := why_not(self.dynamics, Dynamics, *BELIEF)) is not None:
+        if (why := why_not(self.dynamics, *BELIEF)) is not None:
             raise ConfigError(f"ParametricMDP: {why}")
         if self.theta is not None and np.shape(self.theta) != (self.dynamics.dim,):
             raise ConfigError(f"ParametricMDP: theta must have {self.dynamics.dim} numbers; got shape {np.shape(self.theta)}.")

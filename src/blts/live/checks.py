@@ -54,7 +54,7 @@ LARGEST = 1e30  # single precision ends at 3e38, and a square must not pass it
 
 
 def check_support(model: Any) -> None:
-    support = getattr(model, "support", "real")
+    support = model.support
     if support not in SUPPORTS:
         raise ConfigError(f"A model's support must be one of {', '.join(SUPPORTS)}; {type(model).__name__} has {support!r}.")
 
@@ -65,5 +65,5 @@ def outside(model: Any, reward: float) -> str | None:
         return "a reward must be finite"
     if abs(reward) > LARGEST:
         return f"a reward must be between {-LARGEST:g} and {LARGEST:g}"
-    holds, words = SUPPORTS[getattr(model, "support", "real")]
+    holds, words = SUPPORTS[model.support]
     return None if holds(reward) else f"rewards of this model are {words}"

@@ -114,7 +114,7 @@ def _rewards(axes: Any, table: Table, current: Policy) -> bool:
     if not has.any():
         return False
     rewards = table.rewards[has]
-    counts = getattr(current.built.model, "support", "real") in ("binary", "count") and np.ptp(rewards) <= 10 * BINS
+    counts = current.built.model.support in ("binary", "count") and np.ptp(rewards) <= 10 * BINS
     bins = (
         np.arange(rewards.min() - 0.5, rewards.max() + 1.5)
         if counts

@@ -127,7 +127,7 @@ def model_of(part: Part, arms: Sequence[Arm]) -> Any:
     models.require_model("An experiment", model)
     if any(not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array) for leaf in jax.tree.leaves(model)):
         raise ConfigError(f"{type(model).__name__} is no tree of numbers; register its class with JAX, or use from_functions.")
-    if getattr(model, "contextual", False):
+    if model.contextual:
         raise ConfigError("This model needs a context for each decision, which an experiment does not keep; use one without.")
     own = models.arm_count(model)
     if own is None and not any(arm.options for arm in arms):

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from ..models.base import theory_of
 from . import estimates
 from .export import WAITING, Table, table_of
 from .learning import chains_in_words
@@ -189,7 +188,7 @@ def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, cur
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
     if experiment.spec.batching.name == "external":
         return "External batches are outside the theorem, which needs batches that close when an arm's plays double."
-    theory = theory_of(current.built.model)
+    theory = current.built.model.theory()
     return None if theory.inside else theory.why
 
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from .._module import is_concrete, short
+from .._module import Contract, is_concrete, require_part, short
 from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
-from ..declared import fact, methods_of, missing, provides, why_lost
+from ..declared import attribute, default, fact, missing, optional, provides, required, why_lost
 from ..errors import ConfigError, require_object
 from ..history import pick
 from .marginal import Marginal
@@ -40,32 +40,202 @@ class Theory(NamedTuple):
     """Strong log-concavity of the true reward density in r."""
 
 
-class Model(Protocol):
-    """Any log-density over θ ∈ R^dim.
+class Model(Contract):
+    """The log-density of one arm's reward given θ ∈ R^dim, and the prior of θ: inherit from this to write a model.
 
-    Ask `provides(value, Model)` rather than `isinstance`, here and for what follows: a subclass that overrides one method loses
-    those that rest on it (see `declared`).
+    It is written for **one** arm, in JAX. Its numbers are `array()` fields: given with one more axis in front, they describe that
+    many arms, and agents map over them. A subclass must define `dim`, `init`, `log_prior`, `log_likelihood`, `mean_reward`,
+    `information` and `prior_precision`; with `sample` it can also be the law of a `Bandit`. What is optional besides comes in
+    groups, which `provides(model, …)` looks for: `Sufficient`, `Summarised`, `Conjugate` and `Closed`. `from_functions` makes a
+    model of two log-densities, without a class.
+
+    >>> import jax.numpy as jnp
+    >>> from blts import Model, array, random
+    >>> class Cauchy(Model):
+    ...     scale: float = array(default=1.0)
+    ...     dim = 1
+    ...
+    ...     def init(self, key):
+    ...         return random.normal(key, (1,))
+    ...
+    ...     def log_prior(self, theta):
+    ...         return -0.5 * theta[0] ** 2
+    ...
+    ...     def log_likelihood(self, theta, row):
+    ...         return -jnp.log1p(((row.reward - theta[0]) / self.scale) ** 2)
+    ...
+    ...     def mean_reward(self, theta, obs, action):
+    ...         return theta[0]  # the median, which stands in for the mean that this law does not have
+    ...
+    ...     def information(self, theta):
+    ...         return jnp.full(1, 0.5) / self.scale**2
+    ...
+    ...     def prior_precision(self):
+    ...         return jnp.ones(1)
+    >>> print(Cauchy([1.0, 2.0]))
+    2 arms with rewards (scale [1, 2]), outside the paper's theory: its assumptions have not been checked for this model.
     """
 
-    dim: int
+    dim = attribute("How many numbers θ has. A class attribute, a field or a property.")
 
+    @required
     def init(self, key: PRNGKey) -> Theta:
-        """A draw from the prior."""
-        ...
+        """A draw from the prior.
 
-    def log_prior(self, theta: Theta) -> Scalar: ...
+        Args:
+            key: of this arm.
 
-    def log_likelihood(self, theta: Theta, row: Row) -> Scalar: ...
+        Returns:
+            θ, of shape `(dim,)`.
+        """
+        raise NotImplementedError
 
-    def mean_reward(self, theta: Theta, obs: Tree, action: Int[Array, ""]) -> Scalar: ...
+    @required
+    def log_prior(self, theta: Theta) -> Scalar:
+        """The log-density of the prior, up to a constant; differentiable.
 
+        Args:
+            theta: of shape `(dim,)`.
+
+        Returns:
+            A number.
+        """
+        raise NotImplementedError
+
+    @required
+    def log_likelihood(self, theta: Theta, row: Row) -> Scalar:
+        """The log-density of one reward, up to what does not depend on θ; differentiable in θ.
+
+        Args:
+            theta: of shape `(dim,)`.
+            row: the round, with `row.reward`, and `row.obs` where there are contexts.
+
+        Returns:
+            A number.
+        """
+        raise NotImplementedError
+
+    @required
+    def mean_reward(self, theta: Theta, obs: Tree, action: Int[Array, ""]) -> Scalar:
+        """The expected reward, by which arms are compared.
+
+        Args:
+            theta: of shape `(dim,)`.
+            obs: the context; `()` without one.
+            action: the number of the arm.
+
+        Returns:
+            A number.
+        """
+        raise NotImplementedError
+
+    @required
     def information(self, theta: Theta) -> Theta:
-        """Curvature of one reward at θ, a number per coordinate: the L of Algorithm 1 where it exists."""
-        ...
+        """Curvature of one reward at θ, which sets the units of step sizes: the L of Algorithm 1 where it exists.
 
-    def prior_precision(self) -> Theta: ...
+        Args:
+            theta: of shape `(dim,)`.
 
-    def theory(self) -> Theory: ...
+        Returns:
+            About -∂² log p/∂θᵢ² of a typical reward, a number > 0 for each coordinate, of shape `(dim,)`.
+        """
+        raise NotImplementedError
+
+    @required
+    def prior_precision(self) -> Theta:
+        """Curvature of -log prior.
+
+        Returns:
+            A number ≥ 0 for each coordinate, of shape `(dim,)`: 1/variance of a Gaussian prior.
+        """
+        raise NotImplementedError
+
+    @optional
+    def sample(self, key: PRNGKey, theta: Theta, obs: Tree, action: Int[Array, ""]) -> Scalar:
+        """A reward of an arm with parameter θ, for environments.
+
+        Args:
+            key: of this round.
+            theta: of shape `(dim,)`.
+            obs: the context; `()` without one.
+            action: the number of the arm.
+
+        Returns:
+            A number.
+        """
+        raise NotImplementedError
+
+    @optional
+    def theta_of_mean(self, mean: Scalar) -> Theta:
+        """The θ of an arm with this mean reward, for `Bandit.with_means`.
+
+        Args:
+            mean: a number.
+
+        Returns:
+            θ, of shape `(dim,)`; not finite where no θ has this mean.
+        """
+        raise NotImplementedError
+
+    @optional
+    def init_from(self, z: Theta) -> Theta:
+        """`init` as a function of standard normals: those of all arms then come from one key, at half the cost.
+
+        Args:
+            z: of shape `(dim,)`.
+
+        Returns:
+            θ, of shape `(dim,)`.
+        """
+        raise NotImplementedError
+
+    @optional
+    def draw_from(self, z: Theta, law: Marginal) -> Theta:
+        """`draw` as a function of standard normals and of what `marginal` returns; see `init_from`.
+
+        Args:
+            z: of shape `(dim,)`.
+            law: of the mean reward.
+
+        Returns:
+            θ, of shape `(dim,)`.
+        """
+        raise NotImplementedError
+
+    noun = default("rewards")
+    """What it gives, in the sentence that `print` shows."""
+    hidden = default(())
+    """Numbers that are not settings, and are left out of that sentence."""
+    support = default("real")
+    """The rewards that can occur: "binary", "count", "positive", "nonnegative" or "real"."""
+    samples_within_support = fact("sample")
+    likelihood_within_support = fact("log_likelihood")
+    contextual = default(False)
+    """Whether `obs` is a context that it needs."""
+    gaussian_prior_and_linear_mean = default(False)
+    """Whether the prior is Gaussian, with `prior_mean_reward`, and the mean reward linear in θ."""
+    information_sets_step = default(False)
+    """Whether steps of 0.1 to 0.5 times 1/(prior precision + n · information) are short enough wherever a chain may be. Where that
+    is not known, chains look for the mode and take the curvature of the rewards there (`Chain.scale`)."""
+
+    def theory(self) -> Theory:
+        """Where it stands in the paper's theory.
+
+        Returns:
+            By default outside: nobody has checked its assumptions.
+        """
+        return Theory(False, why_lost(self, "theory") or "its assumptions have not been checked for this model.")
+
+    def __str__(self) -> str:
+        arms = arm_count(self)
+        who = "One arm" if arms is None else f"{arms} arms"
+        settings = ", ".join(f"{n.name.replace('_', ' ')} {short(n.value)}" for n in _numbers(self) if n.name not in self.hidden)
+        theory = self.theory()
+        place = "inside" if theory.inside else "outside"
+        return f"{who} with {self.noun}{f' ({settings})' if settings else ''}, {place} the paper's theory: {theory.why}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(str(self))}</p><pre>{html.escape(repr(self))}</pre>"
 
 
 class Sufficient(Protocol):
@@ -105,15 +275,11 @@ class Closed(Conjugate, Protocol):
 
 def require_model(owner: str, model: Any) -> None:
     """Refuse what is not a model, saying what it lacks or has lost."""
-    require_object(f"{owner}: model", model, (), "Gaussian(prior_mean=[0.0, 1.0])")
-    lacking = [name for name in missing(model, Model) if name != "theory"]
-    lost = [name for name in lacking if why_lost(model, name)]
+    lost = [name for name in missing(model, Model) if why_lost(model, name)]
     if lost:
         others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""
         raise ConfigError(f"{owner}: {why_lost(model, lost[0])}{others}")
-    if lacking:
-        needed = ", ".join(name for name in methods_of(Model) if name != "theory")
-        raise ConfigError(f"{owner}: a model must have {needed}; {type(model).__name__} lacks {', '.join(lacking)}.")
+    require_part(f"{owner}: model", model, Model, "Gaussian(prior_mean=[0.0, 1.0])")
 
 
 def has_marginal(model: Any) -> bool:
@@ -129,11 +295,6 @@ def marginals(model: Any, summaries: Tree, obs: Tree) -> Marginal | None:
     return jax.vmap(lambda single, s, a: single.marginal(s, obs, a))(model, summaries, arms)
 
 
-def theory_of(model: Any) -> Theory:
-    """Where a model stands in the paper's theory; outside where a subclass has overridden what was checked."""
-    return model.theory() if hasattr(model, "theory") else Theory(False, why_lost(model, "theory") or "nobody has checked it.")
-
-
 def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Array, "arms dim"]:
     """`init` or `draw` of every arm of a stacked model.
 
@@ -142,7 +303,7 @@ def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Arra
     would double the cost.
     """
     arms = jax.tree.leaves(model)[0].shape[0]
-    if draws_from_marginal(model) if method == "draw" else hasattr(model, "init_from"):
+    if draws_from_marginal(model) if method == "draw" else provides(model, "init_from"):
         z = _random.normal(key, (arms, model.dim))
         return jax.vmap(lambda single, z, *s: getattr(single, f"{method}_from")(z, *s))(model, z, *summaries)
     keys = _random.split(key, arms)
@@ -151,7 +312,7 @@ def draws(key: PRNGKey, model: Any, method: str, *summaries: Tree) -> Float[Arra
 
 def draws_from_marginal(model: Any) -> bool:
     """Whether a posterior draw is a function of normals and of the law of the mean reward."""
-    return hasattr(model, "draw_from") and has_marginal(model)
+    return provides(model, "draw_from") and has_marginal(model)
 
 
 SUPPORTS: dict[str, tuple[Callable[[float], bool], str]] = {
@@ -179,41 +340,12 @@ def narrowest_support(rewards: np.ndarray) -> str:
 
 def support_of_samples(model: Any) -> str | None:
     """Which rewards `sample` draws; None where a subclass draws others than the class that states the support."""
-    return model.support if getattr(model, "samples_within_support", False) else None
+    return model.support if model.samples_within_support else None
 
 
 def support_of_likelihood(model: Any) -> str | None:
     """For which rewards the likelihood is meant; None where nobody says it."""
-    return model.support if getattr(model, "likelihood_within_support", False) else None
-
-
-class Described:
-    """How models show themselves: a constructor call in `repr`, a sentence in `print` and in a notebook."""
-
-    noun: ClassVar[str] = "rewards"
-    hidden: ClassVar[tuple[str, ...]] = ()
-    """Numbers that are not settings, and are left out of the sentence."""
-    support: ClassVar[str] = "real"
-    """The rewards that can occur: one of SUPPORTS."""
-    samples_within_support = fact("sample")
-    likelihood_within_support = fact("log_likelihood")
-    information_sets_step: ClassVar[bool] = False
-    """Whether steps of 0.1 to 0.5 times 1/(prior precision + n · information) are short enough wherever a chain may be. Where that
-    is not known, chains look for the mode and take the curvature of the rewards there (`Chain.scale`)."""
-
-    def __str__(self) -> str:
-        arms = arm_count(self)
-        who = "One arm" if arms is None else f"{arms} arms"
-        settings = ", ".join(f"{n.name.replace('_', ' ')} {short(n.value)}" for n in _numbers(self) if n.name not in self.hidden)
-        theory = theory_of(self)
-        place = "inside" if theory.inside else "outside"
-        return f"{who} with {self.noun}{f' ({settings})' if settings else ''}, {place} the paper's theory: {theory.why}"
-
-    def _repr_html_(self) -> str:
-        return f"<p>{html.escape(str(self))}</p><pre>{html.escape(repr(self))}</pre>"
-
-    def theory(self) -> Theory:
-        return Theory(False, "its assumptions have not been checked for this model.")
+    return model.support if model.likelihood_within_support else None
 
 
 class Sum(NamedTuple):
@@ -383,7 +515,7 @@ def check_density(model: Any, name: str) -> None:
 
     def look(theta):
         seen = {"the mean reward": single.mean_reward(theta, (), action)}
-        if hasattr(single, "sample"):
+        if provides(single, "sample"):
             seen["a reward"] = single.sample(key_reward, theta, (), action)
         reward = jnp.asarray(list(seen.values())[-1], float)
         return {
@@ -415,7 +547,6 @@ def _check_one_finite_number(name: str, what: str, value: Any, theta: Theta) -> 
 __all__ = [
     "Closed",
     "Conjugate",
-    "Described",
     "Float",
     "Model",
     "Moments",
@@ -433,5 +564,4 @@ __all__ = [
     "marginals",
     "require_model",
     "stack",
-    "theory_of",
 ]

@@ -13,7 +13,7 @@ from .._module import array, module, positive
 from .._typing import Array, Int, Numbers, PRNGKey, Scalar
 from ..declared import fact, rests_on
 from . import marginal
-from .base import Described, Theory, arm_count
+from .base import Model, Theory, arm_count
 
 
 def draw_logit(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:
@@ -45,7 +45,7 @@ class Successes(NamedTuple):
 
 
 @module
-class Bernoulli(Described):
+class Bernoulli(Model):
     """Rewards 1 with probability p and 0 otherwise; θ = logit p, with the prior p ~ Beta(a, b).
 
     >>> from blts.models import Bernoulli

@@ -19,7 +19,7 @@ from .._module import array, module, positive, short, static
 from .._typing import Array, Float, Numbers, PRNGKey, Scalar, Theta
 from ..declared import rests_on
 from ..errors import ConfigError
-from .base import SUPPORTS, Described, Theory, arm_count, check_density, first_arm, low_high, stack
+from .base import SUPPORTS, Model, Theory, arm_count, check_density, first_arm, low_high, stack
 
 C = TypeVar("C")
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
@@ -27,10 +27,11 @@ PRIOR_DRAWS = 256  # for the prior precision, which matters only until the first
 LEAST_SHARE = 1e-3  # of the prior precision: draws that all miss a parameter must not make its perturbation infinite
 
 
-class _Custom(Described):
+class _Custom:
     """What both kinds share: named hyper-parameters, each a number or one entry for each arm."""
 
     hyper: dict[str, Array]
+    support: Any
     hidden: ClassVar[tuple[str, ...]] = ("precision", "draws", "L")
     maker: ClassVar[str]
     parts: ClassVar[tuple[str, str]]
@@ -130,7 +131,7 @@ class _Given:
 
 
 @module
-class NumPyro(_Custom):
+class NumPyro(_Custom, Model):
     """A model whose prior and likelihood are NumPyro distributions; build it with `from_numpyro`.
 
     θ holds all parameters, each mapped to the whole real line by `biject_to` of its support, one after the other.
@@ -265,7 +266,7 @@ def from_numpyro(
 
 
 def _support(single: NumPyro) -> str:
-    """The rewards of the likelihood in the words of `Described.support`; "real" where none of them fits."""
+    """The rewards of the likelihood in the words of `Model.support`; "real" where none of them fits."""
     from numpyro.distributions import constraints
 
     support = single._law(single.init(_random.as_key(0))).support
@@ -319,7 +320,7 @@ def _check_names(part: str, function: Callable, priors: Mapping[str, Any], hyper
 
 
 @module
-class Functions(_Custom):
+class Functions(_Custom, Model):
     """A model whose log-densities are two plain functions; build it with `from_functions`."""
 
     prior: Callable = static()
@@ -360,7 +361,7 @@ class Functions(_Custom):
 
     @rests_on("log_likelihood")
     @property
-    def sample(self):
+    def sample(self):  # type: ignore[override]
         if self.reward is None:
             raise AttributeError("from_functions was given no sample; a model learns without one, a simulated bandit needs one.")
         reward = self.reward

@@ -11,13 +11,13 @@ from .._module import array, finite, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, nig
-from .base import Moments, Theory, arm_count, low_high
+from .base import Model, Moments, Theory, arm_count, low_high
 from .nig import NormalInverseGammaPrior
 from .normal import HALF_LOG_2PI, NormalPrior
 
 
 @module
-class Gaussian(NormalPrior):
+class Gaussian(NormalPrior, Model):
     """Rewards N(θ, sd²) with a prior N(prior_mean, prior_sd²) on θ.
 
     >>> from blts.models import Gaussian
@@ -90,7 +90,7 @@ class Gaussian(NormalPrior):
 
 
 @module
-class GaussianUnknownVariance(NormalInverseGammaPrior):
+class GaussianUnknownVariance(NormalInverseGammaPrior, Model):
     """Rewards N(μ, σ²), θ = (μ, log σ), with the prior σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     `weight` is worth that many rewards about the mean; `a` and `b` say that σ² is about b/a.

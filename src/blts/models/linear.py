@@ -14,7 +14,7 @@ from .._typing import Array, Int, Numbers
 from ..declared import fact, rests_on
 from ..errors import ConfigError
 from . import marginal
-from .base import Described, Sum, Theory, arm_count, low_high
+from .base import Model, Sum, Theory, arm_count, low_high
 from .normal import HALF_LOG_2PI
 
 
@@ -28,7 +28,7 @@ class Equations(NamedTuple):
 
 
 @module
-class Linear(Described):
+class Linear(Model):
     """Rewards N(x·θ, sd²) with a prior N(prior_mean, prior_sd² I) on θ ∈ R^d.
 
     x is the arm's fixed vector `alpha` (the paper's α_a) where that is given, and the context `row.obs` otherwise. With

@@ -13,12 +13,12 @@ from jax.scipy.special import gammaln
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Numbers
 from ..declared import fact, rests_on
-from .base import Theory, arm_count, low_high
+from .base import Model, Theory, arm_count, low_high
 from .normal import NormalPrior
 
 
 @module
-class Laplace(NormalPrior):
+class Laplace(NormalPrior, Model):
     """Rewards with density exp(-|r - θ|/scale) / (2 scale) and a prior N(prior_mean, prior_sd²) on θ.
 
     >>> from blts.models import Laplace
@@ -62,7 +62,7 @@ class Laplace(NormalPrior):
 
 
 @module
-class StudentT(NormalPrior):
+class StudentT(NormalPrior, Model):
     """Rewards θ + scale · t with `df` degrees of freedom, and a prior N(prior_mean, prior_sd²) on θ.
 
     >>> from blts.models import StudentT

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import jax.numpy as jnp
 from jax import lax
 from jax.scipy import special
 
-from .._module import array, module
-from .._typing import Array, Float, Numbers, Scalar
+from .._module import Contract, array, module
+from .._typing import Array, Float, Numbers
+from ..declared import attribute, required
 
 
-class Marginal(Protocol):
-    @property
-    def mean(self) -> Scalar: ...
-    @property
-    def sd(self) -> Scalar: ...
-    def cdf(self, x: Float[Array, "..."]) -> Float[Array, "..."]: ...
-    def quantile(self, u: Float[Array, "..."]) -> Float[Array, "..."]: ...
+class Marginal(Contract):
+    """The law of one number."""
+
+    mean = attribute("Its mean.")
+    sd = attribute("Its standard deviation; infinite where it has none.")
+
+    @required
+    def cdf(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        """P(X ≤ x)."""
+        raise NotImplementedError
+
+    @required
+    def quantile(self, u: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The x with P(X ≤ x) = u."""
+        raise NotImplementedError
+
+    def survival(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
+        """P(X > x), which a law overrides where it can be had without cancellation."""
+        return 1.0 - self.cdf(x)
 
 
 @module
-class NormalLaw:
+class NormalLaw(Marginal):
     mean: Numbers = array()
     sd: Numbers = array()
 
@@ -88,7 +99,7 @@ def student_cdf(df, z):
 
 
 @module
-class BetaLaw:
+class BetaLaw(Marginal):
     a: Numbers = array()
     b: Numbers = array()
 
@@ -109,7 +120,7 @@ class BetaLaw:
 
 
 @module
-class GammaLaw:
+class GammaLaw(Marginal):
     """A Gamma law with shape `a` and rate `b`."""
 
     a: Numbers = array()
@@ -132,7 +143,7 @@ class GammaLaw:
 
 
 @module
-class InverseGammaLaw:
+class InverseGammaLaw(Marginal):
     """The law of b / G for a Gamma variable G with shape `a` and rate 1: the mean of rewards with a Gamma rate."""
 
     a: Numbers = array()
@@ -155,7 +166,7 @@ class InverseGammaLaw:
 
 
 @module
-class StudentTLaw:
+class StudentTLaw(Marginal):
     df: Numbers = array()
     loc: Numbers = array()
     scale: Numbers = array()

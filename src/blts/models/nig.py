@@ -12,7 +12,7 @@ from .. import _random
 from .._module import finite, positive
 from .._typing import Array, PRNGKey, Scalar, Theta
 from ..declared import fact, rests_on
-from .base import Described, Moments, arm_count
+from .base import Moments, arm_count
 from .normal import HALF_LOG_2PI
 
 
@@ -71,7 +71,7 @@ def information(theta: Theta) -> Theta:
     return jnp.stack([jnp.exp(-2.0 * theta[1]), 2.0 + 0.0 * theta[1]])
 
 
-class NormalInverseGammaPrior(Described):
+class NormalInverseGammaPrior:
     """What the models with θ = (μ, log σ) alone share; `add` and the likelihoods say what is normal about a reward."""
 
     prior_mean: Array

@@ -10,12 +10,11 @@ import jax.numpy as jnp
 from .. import _random
 from .._typing import Array
 from ..declared import fact, rests_on
-from .base import Described
 
 HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 
-class NormalPrior(Described):
+class NormalPrior:
     """θ is the mean reward, with the prior N(prior_mean, prior_sd²): what the three location models share."""
 
     prior_mean: Array

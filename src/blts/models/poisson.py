@@ -13,11 +13,11 @@ from .._module import array, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, rate
-from .base import Described, Theory, arm_count
+from .base import Model, Theory, arm_count
 
 
 @module
-class Poisson(Described):
+class Poisson(Model):
     """Rewards Poisson(λ); θ = log λ, with the prior λ ~ Gamma(a, rate b).
 
     >>> from blts.models import Poisson

@@ -13,13 +13,13 @@ from .._module import array, finite, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, nig, rate
-from .base import Described, Moments, Theory, arm_count
+from .base import Model, Moments, Theory, arm_count
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
 from .nig import NormalInverseGamma, NormalInverseGammaPrior
 
 
 @module
-class Gamma(Described):
+class Gamma(Model):
     """Rewards Gamma(shape, rate λ) with mean shape/λ; θ = log λ, with the prior λ ~ Gamma(a, rate b).
 
     >>> from blts.models import Gamma
@@ -121,7 +121,7 @@ def Exponential(a: Any = 1.0, b: Any = 1.0) -> Gamma:
 
 
 @module
-class LogNormal(NormalInverseGammaPrior):
+class LogNormal(NormalInverseGammaPrior, Model):
     """Rewards whose logarithm is N(μ, σ²), θ = (μ, log σ); σ² ~ InverseGamma(a, b), μ | σ ~ N(prior_mean, σ²/weight).
 
     The mean reward is exp(μ + σ²/2). Its *expectation* is infinite under any inverse gamma law of σ², because large σ²
@@ -171,7 +171,7 @@ class LogNormal(NormalInverseGammaPrior):
 
 
 @module
-class ZeroInflatedLogNormal(Described):
+class ZeroInflatedLogNormal(Model):
     """Revenue: a reward is above zero with probability p, and then its logarithm is N(μ, σ²); θ = (logit p, μ, log σ).
 
     p ~ Beta(paid, unpaid): the rewards above zero and the zeros that the prior is worth. (μ, σ) has the prior of

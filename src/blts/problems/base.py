@@ -38,7 +38,7 @@ class Problem(NamedTuple):
         model = self.model()
         if isinstance(model, models.Tabular):
             return "table"
-        if isinstance(self.env, envs.ParametricMDP) and (why := why_not(model, Dynamics)) is not None:
+        if isinstance(self.env, envs.ParametricMDP) and (why := why_not(model)) is not None:
             raise ConfigError(why)
         return "parametric" if provides(model, Dynamics) else "bandit"
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import envs, planning
 from ..declared import provides, why_lost
-from ..dynamics import Certifying, Dynamics, Truncated
+from ..dynamics import Certifying, Truncated
 from ..dynamics.base import why_not
 from ..errors import ConfigError
 from .base import Problem
@@ -37,7 +37,7 @@ def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
                 raise ConfigError(f"The optimum is not known: {why}")
             return _of_plan(env.solve())
         if isinstance(env, envs.ParametricMDP) and not env.drawn:
-            if (why := why_lost(env, "truth") or why_not(env.dynamics, Dynamics)) is not None:
+            if (why := why_lost(env, "truth") or why_not(env.dynamics)) is not None:
                 raise ConfigError(f"The optimum is not known: {why}")
             return _checked(_parametric(env.dynamics, jnp.asarray(env.truth, float)))
     raise ConfigError("Each replication of this problem draws an MDP of its own, so there is no one optimum; name a fixed MDP.")
@@ -47,7 +47,7 @@ def _parametric(world: Any, theta: Any) -> dict[str, Any]:
     found = {"gain": float(world.gain(theta)), "policy": _plain(world.plan(theta)), "span": None, "residual": None}
     if provides(world, Certifying):
         found["residual"] = float(world.certify(theta).residual)
-    if hasattr(world, "table") and not provides(world, Truncated):
+    if provides(world, "table") and not provides(world, Truncated):
         # The plan is by a formula of the world's own, and its certificate by the finite MDP that it stands for.
         certified = planning.solve(*world.table(theta))
         gap = abs(found["gain"] - float(certified.gain))

@@ -98,7 +98,7 @@ class Chain:
 
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
-        if self.scale == "information" and not getattr(model, "information_sets_step", False):
+        if self.scale == "information" and not model.information_sets_step:
             return dataclasses.replace(self, scale="mode").resolved(model)
         if "theorem" not in (self.steps, self.minibatch, self.scale):
             return self
@@ -365,7 +365,7 @@ def _accumulate(moments, x, inside):
 
 def has_oracle(model: Any) -> bool:
     """Whether the law of an arm's mean reward is known exactly, without a context."""
-    return has_marginal(model) and not getattr(model, "contextual", False)
+    return has_marginal(model) and not model.contextual
 
 
 def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
