@@ -32,7 +32,7 @@ LANGUAGES = {
     "console": "commands, each with what it prints",
     "bash": "commands that tests run, and whose output is not shown",
     "sh": "commands for other machines, which nothing runs",
-    "toml": "a study, which tests run",
+    "toml": "a study, which tests run, or a part of docs/extend/pyproject.toml",
 }
 """Languages of blocks in these documents. A block without one could hold an output that nobody compares."""
 PROMPT = "$ blts "
@@ -91,7 +91,7 @@ def _printed(code: str, where: str, namespace: dict[str, object]) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out), warnings.catch_warnings():
         warnings.simplefilter("error")
-        exec(compile(code, where, "exec"), namespace)
+        exec(compile(code, where, "exec", dont_inherit=True), namespace)
     return _plain(out.getvalue())
 
 
@@ -117,6 +117,19 @@ def _plain(printed: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in printed.rstrip().splitlines())
 
 
+def example_parts(folder: pathlib.Path) -> str:
+    """What PYTHONPATH must have for the package in docs/extend to be installed: its metadata, written into `folder`, and itself."""
+    import tomllib
+
+    project = tomllib.loads((ROOT / "docs" / "extend" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    info = folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
+    groups = (f"[{group}]\n" + "".join(f"{n} = {v}\n" for n, v in of.items()) for group, of in project["entry-points"].items())
+    (info / "entry_points.txt").write_text("\n".join(groups))
+    return os.pathsep.join((str(folder), str(ROOT / "docs" / "extend")))
+
+
 def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
@@ -127,9 +140,10 @@ def rewritten(path: pathlib.Path) -> str:
         name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "NPROC", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
     }
     cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3"}
-    path_of = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
-    environment = kept | cache | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path_of, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as site:
+        parts = example_parts(pathlib.Path(site)) if path.name == "howto-extend.md" else None
+        path_of = os.pathsep.join(filter(None, (str(ROOT / "src"), parts, os.environ.get("PYTHONPATH"))))
+        environment = kept | cache | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path_of, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"}
         command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--print", str(path.resolve())]
         done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, encoding="utf-8")
     if done.returncode:

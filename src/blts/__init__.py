@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from .envs import Step as Step
     from .errors import BltsError as BltsError
     from .errors import ConfigError as ConfigError
+    from .inference import posterior as posterior
     from .models import Bernoulli as Bernoulli
     from .models import Exponential as Exponential
     from .models import Gamma as Gamma
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
     from .models import ZeroInflatedLogNormal as ZeroInflatedLogNormal
     from .models import from_functions as from_functions
     from .models import from_numpyro as from_numpyro
+    from .problems import Problem as Problem
+    from .registry import register as register
     from .samplers import MALA as MALA
     from .samplers import Chain as Chain
     from .samplers import ExactRows as ExactRows
@@ -107,10 +110,13 @@ _WHERE = {
     "dynamics": ("Dynamics",),
     "envs": ("MDP", "Bandit", "Bootstrap", "DrawnMDP", "Env", "LinearBandit", "ParametricMDP", "Step"),
     "errors": ("BltsError", "ConfigError"),
+    "inference": ("posterior",),
     "models": (
         *("Bernoulli", "Exponential", "Gamma", "Gaussian", "GaussianUnknownVariance", "Laplace", "Linear", "LogNormal"),
         *("Model", "Poisson", "StudentT", "Tabular", "ZeroInflatedLogNormal", "from_functions", "from_numpyro"),
     ),
+    "problems": ("Problem",),
+    "registry": ("register",),
     "samplers": (
         *("MALA", "Chain", "ExactRows", "Langevin", "LogGammaRows", "Mirrored", "MirroredRows", "Sampler"),
         *("mala", "sgld", "ula"),

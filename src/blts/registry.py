@@ -1,10 +1,12 @@
-"""Where names become objects: environments, agents, batching schemes, published methods and tasks of studies.
+"""Where names become objects: environments, agents, batching schemes, models, samplers, published methods and tasks of studies.
 
-Importing this module is cheap; the first look-up imports what registers everything.
+Importing this module is cheap; the first look-up imports what registers everything. Parts of other packages (`plugins`) are
+imported when they are first looked up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import inspect
@@ -12,7 +14,8 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
-from .errors import ConfigError, UnknownName
+from . import plugins
+from .errors import BltsError, ConfigError, UnknownName
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,18 +27,69 @@ class Entry(NamedTuple):
     builder: Callable[..., Any]
     about: dict[str, Any]
     """What is known of it besides: an agent's worlds, its usual batching, whether it has a prior."""
+    package: str
+    """The installed package that it comes from; empty for what a program or a study's file registered itself."""
 
     def options(self) -> dict[str, Any]:
         """Options that `--set name=value` can change, with their defaults."""
-        return dict(_defaults(self.builder))
+        given = FROM_SETTING if isinstance(self.builder, type) and self.kind in ("agent", "batching") else ()
+        return {name: value for name, value in _defaults(self.builder).items() if name not in given}
 
     def build(self, *context: Any, **options: Any) -> Any:
-        """What is registered, with some of its options changed. Those of an environment are numbers like their defaults."""
+        """Build the part, with some of its options changed.
+
+        Args:
+            context: nothing, or the setting that the part is for. A function is called with it; a class with its fields of the
+                names in `FROM_SETTING`, each taken from the setting's attribute of that name.
+            options: those to change. Options of an environment are numbers like their defaults.
+        """
         if self.kind == "environment":
             defaults = self.options()
             for name, value in options.items():
                 _check_number(name, value, defaults.get(name))
-        return self.builder(*context, **options)
+        if self.package in ("", OWN):
+            return self._built(*context, **options)
+        try:
+            built = self._built(*context, **options)
+        except BltsError:
+            raise
+        except Exception as error:  # whatever another package does
+            raise ConfigError(f"{self} cannot be built ({type(error).__name__}: {str(error).rstrip('.')}).") from error
+        lacking = [name for name in MEMBERS.get(self.kind, ()) if not hasattr(built, name)]
+        if lacking:
+            raise ConfigError(
+                f"{self} builds a {type(built).__name__}, which has no {', '.join(lacking)}; it must build {RESULTS[self.kind]}."
+            )
+        return built
+
+    def _built(self, *context: Any, **options: Any) -> Any:
+        if not (context and isinstance(self.builder, type)):
+            return self.builder(*context, **options)
+        fields = inspect.signature(self.builder).parameters
+        return self.builder(**{name: getattr(context[0], name) for name in FROM_SETTING if name in fields}, **options)
+
+    def __str__(self) -> str:
+        return f"The {self.kind} {self.name!r}" + ("" if self.package in ("", OWN) else f" of the package {self.package}")
+
+
+FROM_SETTING = ("model", "actions", "arms", "horizon", "states")
+"""What agents and batching schemes are told: the fields of a class with these names are no options. `arms` are the actions."""
+OWN = "blts"
+MEMBERS = {
+    "agent": ("init", "act", "empty", "remember", "observe", "actions"),
+    "batching": ("init", "step"),
+    "environment": ("env", "priors", "horizon"),
+    "model": ("init", "log_prior", "log_likelihood", "mean_reward"),
+    "sampler": ("resolved", "run"),
+}
+"""What a part of another package must have to be what it is registered as."""
+RESULTS = {
+    "agent": "an Agent",
+    "batching": "a Batching",
+    "environment": "a Problem",
+    "model": "a Model",
+    "sampler": "a Chain",
+}
 
 
 @functools.cache
@@ -55,35 +109,111 @@ def _check_number(name: str, value: Any, default: Any) -> None:
 _ENTRIES: dict[str, dict[str, Entry]] = {}
 
 
-def register(kind: str, name: str, **about: Any) -> Callable[[F], F]:
-    """Register a builder under a name; the first line of its docstring is its summary."""
+def register(kind: str, name: str, summary: str = "", **about: Any) -> Callable[[F], F]:
+    """Register a class or a function that builds a part, under a name.
+
+    Args:
+        kind: "agent", "batching", "environment", "model", "sampler", "method" or "task".
+        name: what `blts simulate`, studies and live experiments call it.
+        summary: a sentence for `blts list`; by default the first line of the docstring.
+        about: what else is known of it: `worlds`, `batching` and `prior` of an agent, `mdp` of an environment.
+
+    Returns:
+        A decorator that leaves the class or function as it is.
+
+    Raises:
+        ConfigError: a part of blts itself has that name.
+    """
 
     def add(build: F) -> F:
-        summary = (inspect.getdoc(build) or "").split("\n")[0]
-        _ENTRIES.setdefault(kind, {})[name] = Entry(kind, name, summary, build, about)
+        package = OWN if f"{build.__module__}.".startswith(f"{OWN}.") else ""
+        taken = _ENTRIES.get(kind, {}).get(name)
+        if taken is not None and taken.package == OWN != package:
+            raise ConfigError(f"The {kind} {name!r} is one of blts itself; register yours under another name.")
+        _add(kind, name, build, package, summary, about)
         return build
 
     return add
 
 
-def entries(kind: str) -> dict[str, Entry]:
+def _add(
+    kind: str, name: str, build: Callable[..., Any], package: str, summary: str = "", about: dict[str, Any] | None = None
+) -> Entry:
+    words = summary or (inspect.getdoc(build) or "").split("\n")[0]
+    entry = Entry(kind, name, words, build, about or {}, package)
+    _ENTRIES.setdefault(kind, {})[name] = entry
+    return entry
+
+
+def _registered(kind: str) -> dict[str, Entry]:
     from . import catalogue as catalogue  # fill the registry on first use
     from .studies import tasks as tasks
 
     return _ENTRIES[kind]
 
 
+def _from_plugin(kind: str, name: str) -> Entry:
+    """Import a part of another package and register it; a `register` of its own says what is known of it besides."""
+    plugin = plugins.chosen(kind, name)
+    loaded = plugin.load()
+    own = _ENTRIES[kind].get(name)
+    summary, about = (own.summary, own.about) if own is not None and own.builder is loaded else ("", {})
+    return _add(kind, name, loaded, plugin.package, summary, about)
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """Everything of a kind that can be built, those of other packages last; `problems` says what was left out."""
+    for name in plugins.offered(kind).keys() - _registered(kind).keys():
+        with contextlib.suppress(ConfigError):
+            _from_plugin(kind, name)
+    return dict(
+        sorted(_ENTRIES[kind].items(), key=lambda item: (item[1].package != OWN, "" if item[1].package == OWN else item[0]))
+    )
+
+
+def problems() -> list[str]:
+    """Why parts of installed packages cannot be used, a sentence each."""
+    found = []
+    for kind in plugins.GROUPS:
+        for name, offers in plugins.offered(kind).items():
+            if (own := _registered(kind).get(name)) is not None and own.package == OWN:
+                why = "because blts has a part of that name; rename it in the package, or uninstall it"
+                found += [f"{plugin} is left out, {why}." for plugin in offers]
+                continue
+            try:
+                find(kind, name)
+            except ConfigError as error:
+                found.append(str(error))
+    return found
+
+
 def find(kind: str, name: str) -> Entry:
-    known = entries(kind)
+    """The entry of a name.
+
+    Raises:
+        ConfigError: it is a part of another package that cannot be imported.
+        UnknownName: there is none; the message has the nearest name.
+    """
+    known = _registered(kind)
+    offers = plugins.offered(kind)
     if not isinstance(name, str):
-        raise ConfigError(f"The {kind} must be a name, one of {', '.join(known)}; got {name!r}.")
-    if name not in known:
-        raise UnknownName(kind, name, known)
-    return known[name]
+        raise ConfigError(
+            f"The {kind} must be a name, one of {', '.join([*known, *(offers.keys() - known.keys())])}; got {name!r}."
+        )
+    if name in known:
+        return known[name]
+    if name in offers:
+        return _from_plugin(kind, name)
+    raise UnknownName(kind, name, {*known, *offers})
 
 
 def build(kind: str, name: str, *context: Any, **options: Any) -> Any:
-    """The object registered under a name, built in a context and with some of its options changed."""
+    """The object registered under a name, built in a setting and with some of its options changed.
+
+    >>> from blts.registry import build
+    >>> build("model", "gaussian", sd=0.5)
+    Gaussian(prior_mean=0, prior_sd=1, sd=0.5)
+    """
     entry = find(kind, name)
     known = entry.options()
     for option in options:

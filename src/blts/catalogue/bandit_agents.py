@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from .. import agents, samplers
-from ..registry import register
+from ..registry import build, register
 from .setting import Setting
 
 
@@ -21,9 +22,15 @@ def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=1.0, pool=0, 
 
 
 @register("agent", "thompson")
-def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS):
-    """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere."""
-    return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)
+def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS, sampler=None):
+    """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere.
+
+    With the name of a sampler, a pool of its chains for any model.
+    """
+    if sampler is None:
+        return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)
+    chain = dataclasses.replace(build("sampler", sampler), steps=steps)
+    return agents.Thompson(on.model, agents.Pool(chain, pool), on.actions)
 
 
 @register("agent", "exact-ts")
@@ -44,31 +51,10 @@ def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64):
     return agents.Thompson(on.model, _belief(samplers.mala(step_size, steps), gamma, pool), on.actions)
 
 
-@register("agent", "ucb1", prior=False)
-def ucb1(on: Setting, scale=1.0):
-    """UCB1: bonus on plays, mean on observed rewards."""
-    return agents.UCB1(on.actions, scale)
-
-
-@register("agent", "bayes-ucb")
-def bayes_ucb(on: Setting, c=0.0, count="plays"):
-    """Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward."""
-    return agents.BayesUCB(on.model, on.horizon, c, count, on.actions)
-
-
-@register("agent", "eps-greedy", prior=False)
-def eps_greedy(on: Setting, c=1.0):
-    """Decaying ε-greedy: ε = min(1, c·N/t)."""
-    return agents.EpsilonGreedy(on.actions, c)
-
-
-@register("agent", "base", prior=False)
-def base(on: Setting, width=2.0):
-    """Batched successive elimination (BaSE, Gao et al. 2019)."""
-    return agents.SuccessiveElimination(on.actions, on.horizon, width)
-
-
-@register("agent", "uniform", prior=False)
-def uniform(on: Setting):
-    """Every arm with the same probability."""
-    return agents.Uniform(on.actions)
+register("agent", "ucb1", "UCB1: bonus on plays, mean on observed rewards.", prior=False)(agents.UCB1)
+register(
+    "agent", "bayes-ucb", "Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward."
+)(agents.BayesUCB)
+register("agent", "eps-greedy", "Decaying ε-greedy: ε = min(1, c·N/t).", prior=False)(agents.EpsilonGreedy)
+register("agent", "base", "Batched successive elimination (BaSE, Gao et al. 2019).", prior=False)(agents.SuccessiveElimination)
+register("agent", "uniform", "Every arm with the same probability.", prior=False)(agents.Uniform)

@@ -6,11 +6,7 @@ from .. import batching
 from ..registry import register
 from .setting import Setting
 
-
-@register("batching", "sequential")
-def sequential(on: Setting):
-    """Rewards are seen after every round."""
-    return batching.Sequential()
+register("batching", "sequential", "Rewards are seen after every round.")(batching.Sequential)
 
 
 @register("batching", "fixed")
@@ -19,16 +15,14 @@ def fixed(on: Setting, size=10):
     return batching.Fixed(size)
 
 
-@register("batching", "static")
-def static(on: Setting):
-    """Batches of 1, 2, 4, … rounds."""
-    return batching.StaticDoubling()
+register("batching", "static", "Batches of 1, 2, 4, … rounds.")(batching.StaticDoubling)
 
 
-@register("batching", "dynamic")
-def dynamic(on: Setting):
-    """A batch closes when the plays of an arm, or of a state–action pair, reach the next power of two (Algorithm 2)."""
-    return batching.DoublingCounts(on.counted_states)
+register(
+    "batching",
+    "dynamic",
+    "A batch closes when the plays of an arm, or of a state–action pair, reach the next power of two (Algorithm 2).",
+)(batching.DoublingCounts)
 
 
 @register("batching", "doubled-since-switch")
@@ -37,25 +31,22 @@ def doubled_since_switch(on: Setting, pseudo_count="prior"):
 
     In an MDP the prior's weight counts as visits, as in the paper's experiments; `pseudo_count` changes that.
     """
-    return batching.DoubledSinceSwitch(on.counted_states, on.weight(pseudo_count))
+    return batching.DoubledSinceSwitch(on.states, on.weight(pseudo_count))
 
 
 @register("batching", "tsde")
 def tsde(on: Setting, pseudo_count="prior"):
     """As doubled-since-switch, or when a batch is longer than the one before it (Ouyang et al. 2017)."""
-    return batching.DoubledSinceSwitch.tsde(on.counted_states, on.weight(pseudo_count))
+    return batching.DoubledSinceSwitch.tsde(on.states, on.weight(pseudo_count))
 
 
 @register("batching", "ucrl2")
 def ucrl2(on: Setting):
     """A batch closes when a pair was visited as often in it as before it (Jaksch et al. 2010)."""
-    return batching.DoubledSinceSwitch.ucrl2(on.counted_states)
+    return batching.DoubledSinceSwitch.ucrl2(on.states)
 
 
-@register("batching", "geometric")
-def geometric(on: Setting, rate=0.01):
-    """A batch closes after each round with probability `rate` (continuing PSRL)."""
-    return batching.Geometric(rate)
+register("batching", "geometric", "A batch closes after each round with probability `rate` (continuing PSRL).")(batching.Geometric)
 
 
 @register("batching", "minimax-grid")

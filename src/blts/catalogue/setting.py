@@ -22,7 +22,11 @@ class Setting(NamedTuple):
         return self.env.actions
 
     @property
-    def counted_states(self) -> int:
+    def arms(self) -> int:
+        return self.env.actions
+
+    @property
+    def states(self) -> int:
         """The states whose pairs a batching scheme counts: 1 for a bandit."""
         states = self.env.states
         if states is None:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-KINDS = {"environment": "environments", "agent": "agents", "batching": "batching", "model": "models", "method": "published methods"}
+if TYPE_CHECKING:
+    from ..registry import Entry
+
+KINDS = {
+    "environment": "environments",
+    "agent": "agents",
+    "batching": "batching",
+    "sampler": "samplers",
+    "model": "models",
+    "method": "published methods",
+}
 
 
 def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Show every environment, agent, batching scheme, model, prior and published method by name."""
-    from ..problems import PRIORS
-    from ..registry import entries
+    """Show every environment, agent, batching scheme, sampler, model, prior and published method by name.
 
-    found = {
-        heading: [{"name": e.name, "summary": e.summary, "options": e.options()} for e in entries(kind).values()]
-        for kind, heading in KINDS.items()
-    }
-    found["priors"] = [{"name": name, "summary": summary, "options": {}} for name, summary in PRIORS.items()]
+    Those of other installed packages are marked with the package; packages that cannot be used are named on standard error.
+    """
+    from ..problems import PRIORS
+    from ..registry import OWN, entries, problems
+
+    found = {heading: [shown(entry) for entry in entries(kind).values()] for kind, heading in KINDS.items()}
+    found["priors"] = [{"name": name, "summary": summary, "options": {}, "package": OWN} for name, summary in PRIORS.items()]
+    for sentence in problems():
+        typer.echo(f"blts: {sentence}", err=True)
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(found, default=str))
         return
     from rich.console import Console
 
@@ -31,14 +43,23 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
         console.print()
 
 
+def shown(entry: Entry) -> dict[str, Any]:
+    """What is printed of a registered part."""
+    return {"name": entry.name, "summary": entry.summary, "options": entry.options(), "package": entry.package}
+
+
 def named(heading: str, items: list[dict]) -> Any:
     """A table of names, what they are, and their options."""
+    from rich.markup import escape
     from rich.table import Table
+
+    from ..registry import OWN
 
     table = Table(box=None, pad_edge=False, show_header=False, title=heading, title_justify="left", title_style="bold")
     table.add_column(style="cyan", no_wrap=True, min_width=26)
     table.add_column()
     for item in items:
         options = ", ".join(f"{name}={value}" for name, value in item["options"].items())
-        table.add_row(item["name"], item["summary"] + (f" [dim]({options})[/]" if options else ""))
+        package = "" if item["package"] in ("", OWN) else f" [dim]from {escape(item['package'])}[/]"
+        table.add_row(item["name"], escape(item["summary"]) + (f" [dim]({escape(options)})[/]" if options else "") + package)
     return table

@@ -19,18 +19,13 @@ SHOWN = 20  # states of a policy that are printed in a terminal
 def list_(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """Show every MDP by name, with the options that `--set` can change."""
     from ..registry import entries
+    from .listing import named, shown
 
-    found = [
-        {"name": e.name, "summary": e.summary, "options": e.options()}
-        for e in entries("environment").values()
-        if e.about.get("mdp")
-    ]
+    found = [shown(entry) for entry in entries("environment").values() if entry.about.get("mdp")]
     if as_json:
         typer.echo(json.dumps(found))
         return
     from rich.console import Console
-
-    from .listing import named
 
     Console().print(named("MDPs", found))
 

@@ -52,7 +52,11 @@ class World(NamedTuple):
     model: Any
     actions: int
     horizon: int
-    counted_states: int = 1
+    states: int = 1
+
+    @property
+    def arms(self) -> int:
+        return self.actions
 
     def weight(self, pseudo_count: Any) -> float:
         if isinstance(pseudo_count, str | bool) or pseudo_count is None:

@@ -23,6 +23,7 @@ from ..declared import fact, provides
 from ..errors import ConfigError
 from ..history import Log, order
 from ..models.base import Model, Sufficient, arm, has_marginal
+from ..registry import register
 from . import potential as potentials
 from .base import Potential, Sampler
 from .langevin import Langevin
@@ -383,6 +384,7 @@ def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""])
     return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (old.ndim - 1)), new, old), added, history)
 
 
+@register("sampler", "sgld")
 def sgld(
     step_size: float | Schedule | str = 0.1, steps: Steps = 50, minibatch: int | str = 32, *, control_variate: bool = False
 ) -> Chain:
@@ -394,11 +396,13 @@ def sgld(
     return Chain(Langevin(step_size), steps, minibatch, control_variate)
 
 
+@register("sampler", "ula")
 def ula(step_size: float | Schedule = 0.1, steps: Steps = 50) -> Chain:
     """The unadjusted Langevin algorithm: the same kernel on the full gradient."""
     return Chain(Langevin(step_size), steps)
 
 
+@register("sampler", "mala")
 def mala(step_size: float | Schedule = 0.5, steps: Steps = 20, *, scale: str = "information") -> Chain:
     """Metropolis-adjusted Langevin on the full gradient."""
     return Chain(MALA(step_size), steps, scale=scale)

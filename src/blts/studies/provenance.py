@@ -9,6 +9,9 @@ import platform
 import subprocess
 from importlib import metadata
 
+from .. import plugins, registry
+from .spec import Study
+
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent
 NOT_COMPUTING = {"cli", "report", "paper", "live"}
 """Parts that no number of a cell depends on."""
@@ -33,6 +36,20 @@ def code_version() -> str:
     for library in LIBRARIES[:4]:
         digest.update(f"{library} {version_of(library)}\n".encode())
     return digest.hexdigest()[:16]
+
+
+def version_for(study: Study) -> str:
+    """`code_version`, with a digest of every other package that a part of the study comes from."""
+    named = {(kind, table[key]) for table in study.conditions for key, kind in KINDS.items() if isinstance(table.get(key), str)}
+    offered = [(kind, name) for kind, name in sorted(named) if name in plugins.offered(kind)]
+    digests = [plugins.chosen(*each).digest() for each in offered if registry.find(*each).package != registry.OWN]
+    if not digests:
+        return code_version()
+    return hashlib.sha256("\n".join([code_version(), *digests]).encode()).hexdigest()[:16]
+
+
+KINDS = {"env": "environment", "agent": "agent", "batching": "batching", "sampler": "sampler"}
+"""What the names in a condition are names of."""
 
 
 def _is_plumbing(place: pathlib.Path) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..errors import ConfigError
 from .engines import check_engine
-from .provenance import code_version
+from .provenance import version_for
 from .spec import Cell, Study
 from .store import Heading, Store
 
@@ -55,7 +55,7 @@ def run(
 ) -> bool:
     """Compute the cells of planned studies that are not stored. True when all cells of all shards are there at the end."""
     compute_all = check_engine(engine, workers, address)
-    studies = [dataclasses.replace(study, version=code_version()) for study in studies]
+    studies = [dataclasses.replace(study, version=version_for(study)) for study in studies]
     store.begin(studies, heading)
     distinct = {store.path(cell): cell for study in studies for cell in study.cells()}
     cells = sorted(distinct.values(), key=lambda cell: cell.first)  # later blocks find what the first ones compiled

@@ -1,0 +1,290 @@
+"""`posterior`: draws from the posterior of one arm, without a bandit, and how near they are to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import _random, diagnosis, registry
+from ._module import short
+from ._typing import Info, Row
+from .agents.beliefs import Pool, default_belief
+from .errors import ConfigError, require_object
+from .grid import grid
+from .models.base import SUPPORTS, arm_count, require_model, stack, support_of_likelihood
+from .samplers import Chain
+
+SURE = 2.225
+"""√(-½ log(p/2)) for p = 10⁻⁴: the Kolmogorov distance of N independent draws is above SURE/√N with probability p at most."""
+
+
+class Comparison(NamedTuple):
+    """Draws of one quantity and its exact posterior."""
+
+    name: str
+    kolmogorov: float
+    """The largest difference of the two distribution functions."""
+    mean_error: float
+    """Mean of the draws less the exact one, in exact sds."""
+    sd_error: float
+    """Sd of the draws over the exact one, less 1."""
+
+
+class Check(NamedTuple):
+    """What `Posterior.check` found; printed, it is a sentence for each quantity and a verdict."""
+
+    comparisons: tuple[Comparison, ...]
+    allowed: float
+    """The Kolmogorov distance that as many exact draws stay below in 9,999 of 10,000 cases."""
+    quadrature_error: float
+    """Of the grid itself, in posterior sds."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the draws cannot be told from exact ones."""
+        return all(c.kolmogorov <= self.allowed for c in self.comparisons)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{c.name}: Kolmogorov distance {c.kolmogorov:.3f}, mean off by {c.mean_error:+.2f} posterior sds, sd by "
+            f"{100 * c.sd_error:+.0f} %."
+            for c in self.comparisons
+        ]
+        verdict = (
+            f"These draws cannot be told from exact ones (distances up to {self.allowed:.3f} are chance)."
+            if self.ok
+            else f"WARNING: these are not draws from the posterior, whose distances stay below {self.allowed:.3f}; leave out the "
+            "sampler, or take shorter steps or more of them."
+        )
+        return "\n".join([*lines, verdict])
+
+    __repr__ = __str__
+
+
+@dataclasses.dataclass(frozen=True, repr=False, eq=False)
+class Posterior:
+    """Draws from a posterior, and how they were made."""
+
+    model: Any
+    """Of the one arm."""
+    belief: Any
+    """What drew."""
+    rows: Row
+    """What was seen."""
+    draws: np.ndarray
+    """θ, `[draws, dim]`."""
+    mean_reward: np.ndarray
+    """The mean reward of each draw, over the contexts where there are any, `[draws]`."""
+    diagnostics: Info
+    """Figures of the chains; NaN where one does not apply."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person must know before using the draws: one sentence each, none where all is well."""
+        d = self.diagnostics
+        return diagnosis.warnings(1, int(not bool(d.sound)), bool(d.finite), float(d.rhat), float(d.stuck), float(d.least))
+
+    def check(self) -> Check:
+        """Compare the draws with the posterior by quadrature, for models with one or two parameters.
+
+        Returns:
+            For each coordinate of θ and for the mean reward the Kolmogorov distance and the errors of mean and sd; `ok` where none
+            is larger than chance explains. Draws count as independent.
+
+        Raises:
+            ConfigError: the model has more parameters, or the posterior is too uneven for the grid.
+        """
+        exact = grid(self.model, self.rows, self.draws[:16])
+        if exact.resolved > 0.01:
+            raise ConfigError(
+                f"The grid does not resolve this posterior (it is off by {exact.resolved:.2g} posterior sds); compare the draws of "
+                "two samplers instead."
+            )
+        of_grid = {f"θ[{i}]" if self.model.dim > 1 else "θ": exact.points[:, i] for i in range(self.model.dim)}
+        drawn = dict(zip(of_grid, self.draws.T.astype(float), strict=True))
+        with jax.enable_x64(True):
+            of_grid["mean reward"] = np.asarray(_mean_rewards(self.model, self.rows, jnp.asarray(exact.points)))
+        drawn["mean reward"] = self.mean_reward.astype(float)
+        found = tuple(_compared(name, exact, of_grid[name], drawn[name]) for name in of_grid)
+        return Check(found, SURE / len(self.draws) ** 0.5, exact.resolved)
+
+    def __repr__(self) -> str:
+        n = len(self.rows.reward)
+        lines = [
+            f"Posterior of {type(self.model).__name__} given {n} reward{'s' if n != 1 else ''}, by {self.belief}: "
+            f"{len(self.draws)} draws.",
+            f"θ has mean {short(self.draws.mean(0))} and sd {short(self.draws.std(0))}, the mean reward "
+            f"{self.mean_reward.mean():.4g} and {self.mean_reward.std():.4g}.",
+        ]
+        d = self.diagnostics
+        chains = diagnosis.figures(*(float(x) for x in (d.acceptance, d.least, d.rhat, d.stuck, d.ess)))
+        return "\n".join([*lines, *([chains] if chains else []), *(f"WARNING: {warning}" for warning in self.warnings)])
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<p>{html.escape(line)}</p>" for line in repr(self).splitlines())
+
+
+def posterior(
+    model: Any, rewards: Any, sampler: Any = None, *, contexts: Any = None, arm: int | None = None, draws: int = 1000, seed: int = 0
+) -> Posterior:
+    """Draw from the posterior of one arm, without a bandit.
+
+    Args:
+        model: a model of one arm, or of several.
+        rewards: the rewards of the arm, at least one.
+        sampler: a chain such as `mala()`, its name, or a belief such as `Exact()`. By default exact draws where the model is
+            conjugate, and adjusted chains around the modes elsewhere. There is one chain for each draw, from a draw of the prior.
+        contexts: the context of each reward, for models that need one, `[rewards, …]`.
+        arm: which arm, from 0, where the model describes several.
+        draws: how many.
+        seed: the same seed gives the same draws.
+
+    Returns:
+        The draws, the mean reward of each, figures of the chains, and `check()`.
+
+    Raises:
+        ConfigError: what is wrong with the arguments.
+
+    >>> import blts
+    >>> found = blts.posterior(blts.Gaussian(prior_mean=0.0, prior_sd=10.0, sd=1.0), [1.2, 0.7, 1.9, 1.4])
+    >>> found.draws.shape, found.check().ok
+    ((1000, 1), True)
+    """
+    single, stacked = _one_arm(model, arm)
+    rows = _rows(single, rewards, contexts)
+    if not isinstance(draws, int) or isinstance(draws, bool) or draws < 2:
+        raise ConfigError(f"posterior: draws must be a whole number ≥ 2; got {draws!r}.")
+    belief = _belief(sampler, stacked, draws)
+    key_init, key_refresh, key_draw = _random.split(_random.as_key(seed), 3)
+    many = not isinstance(belief, Pool) and not getattr(belief, "incremental", lambda model: False)(stacked)
+    count = draws if many else 1  # refreshes: one chain gives one draw
+    states, info = _learned(belief, stacked, rows, _random.split(key_init, count), _random.split(key_refresh, count))
+    if isinstance(belief, Pool) and belief.draws_members:
+        theta = belief.members(jax.tree.map(lambda x: x[0], states))[0]
+    else:
+        theta = _drawn(belief, stacked, _random.split(key_draw, draws), states)
+    return Posterior(single, belief, rows, np.asarray(theta), np.asarray(_mean_rewards(single, rows, theta)), _together(info))
+
+
+@jax.jit
+def _learned(belief: Any, model: Any, rows: Row, keys_init: Any, keys: Any) -> tuple[Any, Info]:
+    """The belief's states after one refresh on all rows, for each key."""
+    row, n = jax.tree.map(lambda x: x[0], rows), len(rows.reward)
+    add = lambda history, row: (belief.remember(model, history, row, jnp.asarray(True)), None)  # noqa: E731
+    history, _ = jax.lax.scan(add, belief.empty(model, row, n), jax.tree.map(jnp.asarray, rows))
+    repeat = lambda tree: jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *jnp.shape(x))), tree)  # noqa: E731
+    start = jax.vmap(lambda key: belief.init(key, model))(keys_init)
+    return belief.refresh(keys, model, start, repeat(history))
+
+
+@jax.jit
+def _drawn(belief: Any, model: Any, keys: Any, states: Any) -> Any:
+    """A draw for each key, from a state of its own or from the only one."""
+    each = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape[1:])), states)
+    return jax.vmap(lambda key, state: belief.draw(key, model, state)[0])(keys, each)
+
+
+@jax.jit
+def _mean_rewards(single: Any, rows: Row, theta: Any) -> Any:
+    """The mean reward at each θ, over the contexts of the rows."""
+    if isinstance(rows.obs, tuple):
+        return jax.vmap(lambda x: single.mean_reward(x, (), jnp.asarray(0)))(theta)
+    over = lambda x: jnp.mean(jax.vmap(lambda obs: single.mean_reward(x, obs, jnp.asarray(0)))(jnp.asarray(rows.obs)))  # noqa: E731
+    return jax.lax.map(over, jnp.asarray(theta), batch_size=64)
+
+
+def _together(info: Info) -> Info:
+    """The figures of all refreshes as one: of each the worst, and the mean acceptance."""
+    worst = {"finite": np.all, "acceptance": np.mean, "ess": np.min, "least": np.min}
+    return Info(**{name: worst.get(name, np.max)(np.asarray(x)) for name, x in info._asdict().items()})
+
+
+def _one_arm(model: Any, index: int | None) -> tuple[Any, Any]:
+    """The model of the arm by itself, and stacked as the only one."""
+    require_model("posterior", model)
+    arms = arm_count(model)
+    if arms is None and index is not None:
+        raise ConfigError(f"posterior: the model describes one arm; leave out arm={index!r}.")
+    if arms is not None and arms > 1 and index is None:
+        raise ConfigError(f"posterior: the model describes {arms} arms; say which one with arm=0 … arm={arms - 1}.")
+    if arms is None:
+        return model, stack(model, 1)
+    index = index or 0
+    if not isinstance(index, int) or not 0 <= index < arms:
+        raise ConfigError(f"posterior: arm must be a whole number from 0 to {arms - 1}; got {index!r}.")
+    stacked = jax.tree.map(lambda x: np.asarray(x)[index : index + 1], stack(model, arms))
+    return jax.tree.map(lambda x: x[0], stacked), stacked
+
+
+def _rows(single: Any, rewards: Any, contexts: Any) -> Row:
+    """The rewards as rows, refused where the model cannot have given them."""
+    try:
+        given = np.asarray(rewards, float)
+    except (TypeError, ValueError):
+        raise ConfigError(f"posterior: rewards must be a list or array of numbers; got {rewards!r}.") from None
+    if given.ndim != 1:
+        raise ConfigError(f"posterior: rewards must be one list of numbers, those of one arm; their shape is {given.shape}.")
+    if not given.size:
+        raise ConfigError("posterior: there are no rewards; draws from the prior are model.init(key).")
+    if not np.isfinite(given).all():
+        at = int(np.flatnonzero(~np.isfinite(given))[0])
+        raise ConfigError(f"posterior: rewards must be finite; number {at} (from 0) is {given[at]}.")
+    obs: Any = _contexts(single, contexts, given.size)
+    rows: Any = Row(obs, np.zeros(given.size, int), given)  # type: ignore[arg-type]
+    holds, words = SUPPORTS[support_of_likelihood(single) or "real"]
+    wrong = [x for x in given.tolist() if not holds(x)]
+    if not wrong and support_of_likelihood(single) is None:
+        theta = single.init(_random.as_key(0))
+        density = jax.vmap(lambda row: single.log_likelihood(theta, row))(jax.tree.map(jnp.asarray, rows))
+        wrong, words = given[~np.isfinite(np.asarray(density))].tolist(), "those that it gives a density"
+    if wrong:
+        raise ConfigError(f"posterior: the rewards of {type(single).__name__} are {words}; got {wrong[0]:.6g}.")
+    return rows
+
+
+def _contexts(single: Any, contexts: Any, n: int) -> Any:
+    needed = bool(getattr(single, "contextual", False))
+    if needed != (contexts is not None):
+        name = type(single).__name__
+        raise ConfigError(
+            f"posterior: {name} needs a context for each reward; give contexts=…."
+            if needed
+            else f"posterior: {name} takes no contexts; leave them out."
+        )
+    if contexts is None:
+        return ()
+    try:
+        given = np.asarray(contexts, float)
+    except (TypeError, ValueError):
+        raise ConfigError("posterior: contexts must be an array of numbers, a row for each reward.") from None
+    if given.ndim < 2 or len(given) != n or not np.isfinite(given).all():
+        raise ConfigError(
+            f"posterior: contexts must be {n} rows of finite numbers, one for each reward; their shape is {given.shape}."
+        )
+    return given
+
+
+def _belief(sampler: Any, stacked: Any, draws: int) -> Any:
+    belief: Any = registry.build("sampler", sampler) if isinstance(sampler, str) else sampler
+    if belief is None:
+        belief = default_belief(stacked, draws)
+    if isinstance(belief, Chain) or hasattr(belief, "step"):
+        belief = Pool(belief, draws)  # refuses a kernel that is not in a chain
+    require_object("posterior: sampler", belief, ("check_model", "refresh", "draw"), "mala(), Exact() or Perturb(sgld())")
+    if isinstance(belief, Pool):
+        belief = dataclasses.replace(belief, size=draws)
+    return belief.check_model(stacked)
+
+
+def _compared(name: str, exact: Any, values: np.ndarray, drawn: np.ndarray) -> Comparison:
+    (mean, sd), x = exact.moments(values), np.sort(drawn)
+    if not np.isfinite(x).all():
+        return Comparison(name, 1.0, float("nan"), float("nan"))
+    F, i = exact.cdf(values, x), np.arange(len(x))
+    distance = max(np.max((i + 1) / len(x) - F), np.max(F - i / len(x)))
+    return Comparison(name, float(distance), float((x.mean() - mean) / sd), float(x.std() / sd - 1))
