@@ -20,6 +20,7 @@ from . import leap, loop
 from ._random import as_key
 from ._typing import PRNGKey
 from .batching import most_batches
+from .compilation import keep_programs
 from .errors import ConfigError, MemoryNeeded, require_object
 from .specification import check_rewards, stale_regret
 from .trace import Trace
@@ -129,6 +130,7 @@ def simulate(
             f"The batching counts visits of {counted} states and the environment has "
             + (f"{states}; give it states={states}." if states else "no table of them; use StaticDoubling, Fixed or Geometric.")
         )
+    keep_programs()
     root, rounds = as_key(key), recorded_times(times, horizon)
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
     if not misspecified:
