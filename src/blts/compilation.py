@@ -13,8 +13,8 @@ def keep_programs() -> None:
     """Let JAX keep compiled programs in a private folder of this user, so that a second process does not compile them again.
 
     The folder is `$XDG_CACHE_HOME/blts/xla` (`~/.cache/blts/xla`). Nothing is changed where JAX was already told a folder
-    (`JAX_COMPILATION_CACHE_DIR` or `jax.config`) or not to keep programs (`JAX_ENABLE_COMPILATION_CACHE=false`), nor where the folder
-    cannot be written or belongs to somebody else. Called by everything that compiles; only the first call does something.
+    (`JAX_COMPILATION_CACHE_DIR` or `jax.config`) or not to keep programs (`JAX_ENABLE_COMPILATION_CACHE=false`), nor where
+    the folder cannot be written or belongs to somebody else. Only the first call does something.
     """
     import jax
 
@@ -25,7 +25,9 @@ def keep_programs() -> None:
     if folder is not None:
         config.update("jax_compilation_cache_dir", str(folder))
         if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-            config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too: loading takes a tenth of compiling
+            config.update(
+                "jax_persistent_cache_min_compile_time_secs", 0.0
+            )  # small programs too: loading takes a tenth of compiling
 
 
 def private_folder() -> pathlib.Path | None:

@@ -155,23 +155,28 @@ class Chain:
         else:
             store, data = None, history
 
-        def by_blocks(each: int, of_lane: Callable, begin, end, done: Tree) -> Tree:
-            """`of_lane(bound on n, which)` of the lanes begin … end - 1 in the order of their counts, put into `done`.
+        def by_blocks(each: int, of_lane: Callable, parts: tuple[Array | int, ...], done: Tree) -> Tree:
+            """`of_lane(part, pair, chain)` of the lanes 0 … parts[-1] - 1 in the order of their counts, put into `done`.
 
-            There are `each` lanes a pair of replication and arm; `of_lane` gives a function of one lane, and its arguments.
+            There are `each` lanes a pair of replication and arm; `of_lane` gives a function of one lane, and its arguments. Parts end
+            before the lanes `parts`, and no block holds lanes of two of them.
             """
             block = min(pairs * each, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
+            begins, ends = jnp.asarray((0, *parts[:-1])), jnp.asarray(parts)
+            blocks = jnp.cumsum(_ceil_div(ends - begins, block))
+            first = blocks - _ceil_div(ends - begins, block)
 
             def run_block(b, done: Tree) -> Tree:
-                position = begin + b * block + jnp.arange(block)
+                part = jnp.sum(b >= blocks[:-1], dtype=int)
+                position = begins[part] + (b - first[part]) * block + jnp.arange(block)
                 pair, chain = by_count[jnp.minimum(position // each, pairs - 1)], position % each
-                function, arguments = of_lane(pair, chain)
+                function, arguments = of_lane(part, pair, chain)
                 made = _lanes.vmap(function)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
-                place = jnp.where(position < end, pair * each + chain, pairs * each)
+                place = jnp.where(position < ends[part], pair * each + chain, pairs * each)
                 put = lambda store, new: store.at[place].set(jnp.moveaxis(new, -1, 0), mode="drop")  # noqa: E731
                 return jax.tree.map(put, done, made)
 
-            return lax.fori_loop(0, _ceil_div(end - begin, block), run_block, done)
+            return lax.fori_loop(0, blocks[-1], run_block, done)
 
         def arm_of(pair) -> tuple:
             return jax.tree.map(lambda x: jnp.asarray(x)[pair % A], model), prior_precision[pair % A]
@@ -183,37 +188,37 @@ class Chain:
         if self.scale == "mode":
             starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
             starts = starts.reshape(pairs, -1, dim)
-            of_pair = lambda pair, _: (  # noqa: E731
+            of_pair = lambda part, pair, chain: (  # noqa: E731
                 partial(_modes, store, jnp.max(count[pair])),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
             none = potentials.Modes(
                 potentials.Whitening.empty(pairs, potentials.MODES, dim=dim), jnp.zeros((pairs, potentials.MODES))
             )
-            modes = by_blocks(1, of_pair, 0, some, none)
+            modes = by_blocks(1, of_pair, (some,), none)
             # The chains of an arm are dealt out to its modes by their shares.
             offset = jax.vmap(lambda key: _random.uniform(_random.fold_in(key, RESTART), (A,)))(keys).reshape(pairs, 1)
             which = jax.vmap(jax.vmap(potentials.Modes.which, (None, 0)))(modes, (jnp.arange(C) + offset) / C)
         else:
             modes, which = None, None
 
-        def of_chain(few: bool, pair, chain):
+        def of_chain(part, pair, chain):
             r, a = pair // A, pair % A
             words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
             chosen = lambda x: x[pair, which[pair, chain]]  # type: ignore[index]  # noqa: E731
             at = theta[r, a, 0] if modes is None else jax.tree.map(chosen, modes.white)
-            lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
+            lane = partial(self.lane, store, jnp.max(count[pair]), part == 1, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
         halves = jnp.zeros((lanes, 2, dim))
         info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, dim)))
         done = (theta.reshape(lanes, dim), info)
-        if store is None or self.minibatch is None:
-            done = by_blocks(C, partial(of_chain, False), 0, C * some, done)
-        else:  # lanes that draw a minibatch at every step, and those whose rows are not more than one
-            many = C * jnp.sum(count > int(self.minibatch))
-            done = by_blocks(C, partial(of_chain, False), 0, many, done)
-            done = by_blocks(C, partial(of_chain, True), many, C * some, done)
+        parts = (C * some,)
+        if (
+            store is not None and self.minibatch is not None
+        ):  # lanes that draw a minibatch at every step, and those with no more rows
+            parts = (C * jnp.sum(count > int(self.minibatch)), C * some)
+        done = by_blocks(C, of_chain, parts, done)
         ends, info = jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)
         if modes is None:
             return ends, info
@@ -224,7 +229,7 @@ class Chain:
         self,
         store: Row | None,
         most: Int[Array, ""],
-        few: bool,
+        few: Bool[Array, ""],
         diagnose: bool,
         words: Array,
         model: Model,
