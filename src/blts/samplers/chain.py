@@ -158,8 +158,8 @@ class Chain:
         def by_blocks(each: int, of_lane: Callable, parts: tuple[Array | int, ...], done: Tree) -> Tree:
             """`of_lane(part, pair, chain)` of the lanes 0 … parts[-1] - 1 in the order of their counts, put into `done`.
 
-            There are `each` lanes a pair of replication and arm; `of_lane` gives a function of one lane, and its arguments. Parts end
-            before the lanes `parts`, and no block holds lanes of two of them.
+            There are `each` lanes a pair of replication and arm; `of_lane` gives a function of one lane, and its arguments.
+            Parts end before the lanes `parts`, and no block holds lanes of two of them.
             """
             block = min(pairs * each, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
             begins, ends = jnp.asarray((0, *parts[:-1])), jnp.asarray(parts)

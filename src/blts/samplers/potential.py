@@ -251,14 +251,15 @@ def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision:
         white = Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares))
         return white, white.root.T @ safe(here.slope)
 
-    def move(_, carry):
-        x, least = carry
+    def move(i, carry):
+        """A Newton step; after the last, only the whitening where it ended: one loop, so that the model is compiled once."""
+        x, least, _, _ = carry
         white, g = whitening(x)
         tried = x - lengths[:, None] * (white.root @ g)
         found = jax.vmap(height)(tried)
         best = jnp.argmin(found)
-        better = found[best] < least
-        return jnp.where(better, tried[best], x), jnp.where(better, found[best], least)
+        better = (found[best] < least) & (i < NEWTON_STEPS)
+        return jnp.where(better, tried[best], x), jnp.where(better, found[best], least), white, g
 
     def wall(x: Theta, y: Theta, at_y: Scalar) -> Scalar:
         """How much higher than at y the way from x to it is."""
@@ -267,13 +268,19 @@ def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision:
     def find(found):
         k, white, least, log_mass, parted = found
         begin = jnp.argmin(jnp.where(parted, heights, jnp.inf))
-        x, here = lax.fori_loop(0, NEWTON_STEPS, move, (starts[begin], heights[begin]))
-        new, slope = whitening(x)
-        walls = jax.vmap(lambda other, height: jnp.minimum(wall(other, x, here), wall(x, other, height)))(white.centre, least)
-        mode = jnp.all((jnp.arange(MODES) >= k) | (walls > WALL)) & (jnp.sum(jnp.square(slope)) < 0.25)
+        unknown = Whitening.empty(dim=starts.shape[1])
+        newton = (starts[begin], heights[begin], unknown, unknown.centre)
+        x, here, new, slope = lax.fori_loop(0, NEWTON_STEPS + 1, move, newton)
+        # The ways from each mode to x, from x to each mode, and from x to each start.
+        others = jnp.broadcast_to(x, white.centre.shape)
+        begins = jnp.concatenate([white.centre, others, jnp.broadcast_to(x, starts.shape)])
+        ends = jnp.concatenate([others, white.centre, starts])
+        walls = jax.vmap(wall)(begins, ends, jnp.concatenate([jnp.broadcast_to(here, (MODES,)), least, heights]))
+        apart = jnp.minimum(walls[:MODES], walls[MODES : 2 * MODES]) > WALL
+        mode = jnp.all((jnp.arange(MODES) >= k) | apart) & (jnp.sum(jnp.square(slope)) < 0.25)
         mass = jnp.where(mode | (k == 0), new.log_volume - here, -jnp.inf)
         put = lambda old, new: jnp.where((jnp.arange(MODES) == k).reshape(-1, *[1] * (old.ndim - 1)), new, old)  # noqa: E731
-        parted = parted & (jax.vmap(partial(wall, x))(starts, heights) > WALL / 2)
+        parted = parted & (walls[2 * MODES :] > WALL / 2)
         return (k + 1, *jax.tree.map(put, (white, least, log_mass), (new, here, mass)), parted)
 
     start = (
