@@ -138,3 +138,32 @@ def test_a_folder_that_cannot_be_written_is_done_without(monkeypatch, tmp_path):
         with monkeypatch.context() as patch:
             patch.setattr(os, "getuid", lambda: 12345678)  # somebody else's
             assert compilation.private_folder() is None
+
+
+STEPS = """
+import numpy as np
+from blts import Bandit, DoublingCounts, Gaussian, Perturb, Thompson, sgld, simulate
+
+
+def run(steps):
+    env, model = Bandit.with_means(Gaussian(sd=0.5), [0.0, 1.0]), Gaussian(prior_mean=[0.0, 0.0])
+    return simulate(0, env, Thompson(model, Perturb(sgld(steps=steps))), DoublingCounts(), horizon=30, replications=4)
+
+
+run(50)
+before = found["programs"]
+few = run(7)
+found["more"] = found["programs"] - before
+found["equal"] = bool(np.array_equal(few.regret, run(lambda n: 7 + 0 * n).regret))
+found["as_before"] = bool(np.array_equal(few.regret, run(50).regret))
+found["function"] = found["programs"] - before
+"""
+
+
+def test_another_number_of_steps_compiles_nothing(tmp_path):
+    """And counts: a function that gives the same number, which is compiled in, gives the same regret."""
+    found = counted(STEPS, tmp_path)
+    assert found["more"] == 0
+    assert found["equal"]
+    assert not found["as_before"]
+    assert found["function"] >= 1

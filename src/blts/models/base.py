@@ -388,7 +388,7 @@ def check_density(model: Any, name: str) -> None:
         reward = jnp.asarray(list(seen.values())[-1], float)
         densities = {
             "log_prior": single.log_prior(theta),
-            "log_likelihood": single.log_likelihood(theta, Row((), action, reward)),
+            "log_likelihood": single.log_likelihood(theta, Row((), jnp.asarray(action), reward)),
         }
         return seen | densities
 

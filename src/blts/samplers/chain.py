@@ -57,7 +57,7 @@ class Chain:
     """A kernel and how it is run: `minibatch=None` means the full gradient, `steps` may depend on each arm's n."""
 
     kernel: Sampler
-    steps: Steps = static(default=50)
+    steps: Steps = 50  # traced where it is a number: another one compiles nothing again
     minibatch: int | str | None = static(default=None)
     control_variate: bool = static(default=False)
     scale: str = static(default="information")
@@ -88,7 +88,7 @@ class Chain:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
 
     def __str__(self) -> str:
-        steps = "the theorem's number of" if self.steps == "theorem" else short(self.steps)
+        steps = "the theorem's number of" if isinstance(self.steps, str) else short(self.steps)
         data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
         control = " with a control variate" if self.control_variate else ""
         unit = "Theorem 1's step" if self.scale == "theorem" else "the posterior variance"
@@ -99,7 +99,7 @@ class Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
         if self.scale == "information" and not getattr(model, "information_sets_step", False):
             return dataclasses.replace(self, scale="mode").resolved(model)
-        if "theorem" not in (self.steps, self.minibatch, self.scale):
+        if not any(isinstance(part, str) and part == "theorem" for part in (self.steps, self.minibatch, self.scale)):
             return self
         constants = theory.constants_of(model)
         if self.minibatch != "theorem":
@@ -295,9 +295,9 @@ class Chain:
         return lax.cond(rows.most > SCORING_ROWS, last, lambda: near)
 
     def _limit(self, model: Model, n: Int[Array, ""]) -> Int[Array, ""] | int:
-        if self.steps == "theorem":
+        if isinstance(self.steps, str):
             return theory.iterations(theory.constants_of(model), n)
-        return self.steps(n) if callable(self.steps) else int(self.steps)
+        return self.steps(n) if callable(self.steps) else self.steps
 
     def _iterate(
         self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool, *, adapts: bool = False
