@@ -11,10 +11,11 @@ import time
 
 from rich.console import Console
 
-from . import bandits, growth, kernels, leap, live, memory, peers, planners, psrl, rows, startup
+from . import bandits, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows
 
 SECTIONS = {
     "bandits": bandits,
+    "first": first,
     "growth": growth,
     "kernels": kernels,
     "leap": leap,
@@ -24,7 +25,6 @@ SECTIONS = {
     "planners": planners,
     "psrl": psrl,
     "rows": rows,
-    "startup": startup,
 }
 RESULTS = pathlib.Path(__file__).resolve().parent / "results" / "bench.json"
 

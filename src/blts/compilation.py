@@ -1,13 +1,52 @@
-"""Where compiled programs are kept. Call it before JAX is imported."""
+"""Where compiled programs are kept between runs."""
 
 from __future__ import annotations
 
+import functools
 import os
 import pathlib
+import stat
 
 
+@functools.cache
 def keep_programs() -> None:
-    """Keep compiled programs between runs, where JAX is not told another place."""
-    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(home / "blts" / "xla"))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+    """Let JAX keep compiled programs in a private folder of this user, so that a second process does not compile them again.
+
+    The folder is `$XDG_CACHE_HOME/blts/xla` (`~/.cache/blts/xla`). Nothing is changed where JAX was already told a folder
+    (`JAX_COMPILATION_CACHE_DIR` or `jax.config`) or not to keep programs (`JAX_ENABLE_COMPILATION_CACHE=false`), nor where
+    the folder cannot be written or belongs to somebody else. Only the first call does something.
+    """
+    import jax
+
+    config = jax.config
+    if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache:  # type: ignore[attr-defined]
+        return
+    folder = private_folder()
+    if folder is not None:
+        config.update("jax_compilation_cache_dir", str(folder))
+        if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+            config.update(
+                "jax_persistent_cache_min_compile_time_secs", 0.0
+            )  # small programs too: loading takes a tenth of compiling
+
+
+def private_folder() -> pathlib.Path | None:
+    """The folder for compiled programs, which only this user can read or write.
+
+    Returns:
+        The folder, made with mode 0700 where it was not there; None where it cannot be made or written, or others can write to it:
+        who can write a compiled program can run code here.
+    """
+    try:
+        home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
+        folder = home / "blts" / "xla"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        about = folder.stat()
+        foreign = os.name == "posix" and about.st_uid != os.getuid()
+        if foreign or not os.access(folder, os.W_OK | os.X_OK):
+            return None
+        if os.name == "posix" and stat.S_IMODE(about.st_mode) & 0o077:
+            folder.chmod(0o700)
+        return folder
+    except (OSError, RuntimeError):  # RuntimeError: this user has no home folder
+        return None

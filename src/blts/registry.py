@@ -7,7 +7,6 @@ imported when they are first looked up.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 from . import plugins
-from .errors import BltsError, ConfigError, UnknownName
+from .errors import BltsError, ConfigError, UnknownName, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -218,10 +217,8 @@ def build(kind: str, name: str, *context: Any, **options: Any) -> Any:
     known = entry.options()
     for option in options:
         if option not in known:
-            near = difflib.get_close_matches(option, known, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
             have = ", ".join(known) or "none"
-            raise ConfigError(f"The {kind} {name!r} has no option {option!r}.{hint} Its options: {have}.")
+            raise ConfigError(f"The {kind} {name!r} has no option {option!r}.{did_you_mean(option, known)} Its options: {have}.")
     return entry.build(*context, **options)
 
 

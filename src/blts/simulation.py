@@ -22,6 +22,7 @@ from ._random import as_key
 from ._typing import PRNGKey
 from .agents import Agent
 from .batching import Batching
+from .compilation import keep_programs
 from .envs import Env
 from .errors import ConfigError, MemoryNeeded, whole
 from .specification import check_rewards, stale_regret
@@ -144,6 +145,7 @@ def simulate(
             f"The batching counts visits of {counted} states and the environment has "
             + (f"{states}; give it states={states}." if states else "no table of them; use StaticDoubling, Fixed or Geometric.")
         )
+    keep_programs()
     root, rounds = as_key(key), recorded_times(times, horizon)
     settings = {"horizon": int(horizon), "keep_actions": bool(keep_actions)}
     with explained(env, agent, batching, int(horizon)):

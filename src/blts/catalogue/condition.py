@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, NamedTuple
 
 from .. import registry
-from ..errors import ConfigError, whole
+from ..errors import ConfigError, did_you_mean, whole
 from ..problems import Problem
 from ..simulation import LONGEST
 from .setting import Setting
@@ -83,8 +82,7 @@ def sorted_options(
     for name, value in options.items():
         owner = next((kind for kind in kinds if name in entries[kind].options()), None)
         if owner is None:
-            near = difflib.get_close_matches(name, [option for kind in kinds for option in entries[kind].options()], n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(name, [option for kind in kinds for option in entries[kind].options()])
             have = "; ".join(f"the {kind} {e.name!r} has {', '.join(e.options()) or 'none'}" for kind, e in entries.items())
             raise ConfigError(f"There is no option {name!r}.{hint} Options: {have}.")
         chosen[owner][name] = value

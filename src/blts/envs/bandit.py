@@ -94,7 +94,7 @@ class Bandit(Env):
         kind = "A bandit" if self.pays_as_model else f"{type(self).__name__}, changed from a bandit"
         if self.theta is None:
             return f"{kind} of {self.actions} arms drawn from the prior for each replication. {self.model}"
-        return f"{kind} of {self.actions} arms with mean rewards {short(np.asarray(self.means(self.theta)))}."
+        return f"{kind} of {self.actions} arms with mean rewards {short(np.asarray(_means(self)))}."
 
     @property
     def actions(self) -> int:
@@ -128,3 +128,9 @@ class Bandit(Env):
         single = models.arm(self.model, action)
         reward = single.sample(key, pick(state.theta, action), (), action)
         return state, Step((), reward, jnp.max(state.means) - pick(state.means, action))
+
+
+@jax.jit
+def _means(env: Bandit) -> Array:
+    """The mean rewards of the arms, by one program."""
+    return env.means(env.theta)

@@ -498,49 +498,55 @@ def arm(model: M, index: Int[Array, ""]) -> M:
 def first_arm(model: M) -> M:
     """The first arm, or the model itself where its numbers are for one."""
     arms = arm_count(model)
-    return model if arms is None else arm(stack(model, arms), jnp.asarray(0))
+    return model if arms is None else jax.tree.map(lambda leaf: leaf[0], stack(model, arms))
 
 
 def check_density(model: Any, name: str) -> None:
-    """Refuse a model whose log-densities are not one finite number each at a prior draw."""
-    single = first_arm(model)
-    key_theta, key_reward = jax.random.split(as_key(0))
-    action = jnp.asarray(0)
-    theta = jnp.asarray(jax.jit(single.init)(key_theta))
-    if theta.shape != (single.dim,):
-        raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {theta.shape}.")
-    if not bool(jnp.isfinite(theta).all()):
-        raise ConfigError(f"{name}: a prior draw is not finite ({short(theta)}); give a proper prior.")
+    """Refuse a model whose log-densities are not one finite number each at a prior draw.
 
-    def look(theta):
+    Shapes are looked at by tracing; then everything is computed by one program.
+    """
+    action = np.zeros((), np.int32)
+
+    def draw(single) -> tuple[Theta, PRNGKey]:
+        key_theta, key_reward = _random.split(as_key(0))
+        return jnp.asarray(single.init(key_theta)), key_reward
+
+    def look(single, theta, key_reward) -> dict[str, Scalar]:
         seen = {"the mean reward": single.mean_reward(theta, (), action)}
         if provides(single, "sample"):
             seen["a reward"] = single.sample(key_reward, theta, (), action)
         reward = jnp.asarray(list(seen.values())[-1], float)
-        return {
-            **seen,
+        densities = {
             "log_prior": single.log_prior(theta),
-            "log_likelihood": single.log_likelihood(theta, Row((), action, reward)),
+            "log_likelihood": single.log_likelihood(theta, Row((), jnp.asarray(action), reward)),
         }
+        return seen | densities
 
-    found = jax.jit(look)(theta)
-    for what in ("the mean reward", "a reward", "log_prior", "log_likelihood"):
-        if what in found:
-            _check_one_finite_number(name, what, found[what], theta)
+    def everything(single):
+        theta, key_reward = draw(single)
+        slopes = {what: jax.grad(lambda x, what=what: look(single, x, key_reward)[what])(theta) for what in DENSITIES}
+        return theta, look(single, theta, key_reward), slopes
 
-    def slopes(theta):
-        return {what: jax.grad(lambda x: look(x)[what])(theta) for what in ("log_prior", "log_likelihood")}  # noqa: B023
-
-    for what, slope in jax.jit(slopes)(theta).items():
-        if not bool(jnp.isfinite(slope).all()):
+    single = first_arm(model)
+    start = jax.eval_shape(draw, single)
+    if start[0].shape != (single.dim,):
+        raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {start[0].shape}.")
+    for what, shape in jax.eval_shape(look, single, *start).items():
+        if shape.shape != ():
+            raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {shape.shape}.")
+    theta, found, slopes = jax.tree.map(np.asarray, jax.jit(everything)(single))
+    if not np.isfinite(theta).all():
+        raise ConfigError(f"{name}: a prior draw is not finite ({short(theta)}); give a proper prior.")
+    for what in ("the mean reward", "a reward", *DENSITIES):
+        if what in found and not np.isfinite(found[what]):
+            raise ConfigError(f"{name}: {what} must be finite at a prior draw; at θ = {short(theta)} it is {float(found[what])}.")
+    for what, slope in slopes.items():
+        if not np.isfinite(slope).all():
             raise ConfigError(f"{name}: the gradient of {what} must be finite at a prior draw; at θ = {short(theta)} it is not.")
 
 
-def _check_one_finite_number(name: str, what: str, value: Any, theta: Theta) -> None:
-    if jnp.shape(value) != ():
-        raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {jnp.shape(value)}.")
-    if not bool(jnp.isfinite(value)):
-        raise ConfigError(f"{name}: {what} must be finite at a prior draw; at θ = {short(theta)} it is {float(value)}.")
+DENSITIES = ("log_prior", "log_likelihood")
 
 
 __all__ = [

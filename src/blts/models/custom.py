@@ -17,6 +17,7 @@ from jax import lax
 from .. import _random
 from .._module import array, module, positive, short, static
 from .._typing import Array, Float, Numbers, PRNGKey, Scalar, Theta
+from ..compilation import keep_programs
 from ..declared import rests_on
 from ..errors import ConfigError, whole
 from .base import SUPPORTS, Model, Theory, arm_count, check_density, first_arm, low_high, stack
@@ -98,13 +99,20 @@ def _each_arm(function: Callable, model: Any) -> Any:
 
 def _finished(maker: str, model: C, arms: int | None) -> C:
     """The model, its densities checked at a prior draw, with its prior precision from draws, and stacked where asked."""
+    keep_programs()
     check_density(model, maker)
-    keys = _random.split(_random.as_key(0), PRIOR_DRAWS)
-    variance = jnp.var(_each_arm(lambda one: jax.vmap(one.init)(keys), model), axis=-2)
-    if not bool(jnp.all(jnp.isfinite(variance) & (variance > 0))):
+    variance, precision = map(np.asarray, _each_arm(_prior_spread, model))
+    if not np.all(np.isfinite(variance) & (variance > 0)):
         raise ConfigError(f"{maker}: prior draws must be finite and must vary; their variance is {short(variance)}.")
-    model = dataclasses.replace(model, precision=np.asarray(1.0 / variance))  # type: ignore[type-var]
+    model = dataclasses.replace(model, precision=precision)  # type: ignore[type-var]
     return model if arms is None else stack(model, arms)
+
+
+def _prior_spread(one: Any) -> tuple[Theta, Theta]:
+    """The variance of prior draws in each coordinate, and its inverse."""
+    drawn = jax.vmap(one.init)(_random.split(_random.as_key(0), PRIOR_DRAWS))
+    variance = jnp.var(lax.optimization_barrier(drawn), axis=-2)
+    return variance, 1.0 / variance
 
 
 # From NumPyro
@@ -259,23 +267,25 @@ def from_numpyro(
         stack(model, arms)  # refuses another number of arms before the work begins
     single = first_arm(model)
     with _traceable(maker):
-        _check_distributions(distributions, single)
-        dim = single.init(_random.as_key(0)).shape[0]
-        model = dataclasses.replace(model, dim=dim, support=_support(single))
-        return _finished(maker, model, arms)
+        seen: dict[str, Any] = {}
+        jax.eval_shape(lambda single: seen.update(_check_distributions(distributions, single)), single)  # traced, not computed
+        return _finished(maker, dataclasses.replace(model, **seen), arms)
 
 
-def _support(single: NumPyro) -> str:
+def _support(support: Any) -> str:
     """The rewards of the likelihood in the words of `Model.support`; "real" where none of them fits."""
     from numpyro.distributions import constraints
 
-    support = single._law(single.init(_random.as_key(0))).support
     names = {"positive": "positive", "nonnegative": "nonnegative", "nonnegative_integer": "count", "boolean": "binary"}
     return next((ours for theirs, ours in names.items() if support is getattr(constraints, theirs)), "real")
 
 
-def _check_distributions(distributions: Any, single: NumPyro) -> None:
-    """Refuse priors and likelihoods that are not distributions of one arm's parameters and of one reward."""
+def _check_distributions(distributions: Any, single: NumPyro) -> dict[str, Any]:
+    """Refuse priors and likelihoods that are not distributions of one arm's parameters and of one reward.
+
+    Returns:
+        The fields `dim` and `support` of the model.
+    """
     priors = single.prior(**single.hyper)
     if not isinstance(priors, Mapping) or not priors:
         raise ConfigError(f"from_numpyro: prior must give a dict from names to NumPyro distributions; got {type(priors).__name__}.")
@@ -292,13 +302,15 @@ def _check_distributions(distributions: Any, single: NumPyro) -> None:
     for part, function in (("likelihood", single.likelihood), ("mean", single.mean)):
         if function is not None:
             _check_names(part, function, priors, single.hyper)
-    law = single._law(single.init(_random.as_key(0)))
+    theta = single.init(_random.as_key(0))
+    law = single._law(theta)
     if not isinstance(law, distributions.Distribution):
         raise ConfigError(f"from_numpyro: likelihood must return a NumPyro distribution; got {type(law).__name__}.")
     if law.batch_shape + law.event_shape != ():
         raise ConfigError(
             f"from_numpyro: likelihood must be the law of one number; its shape is {law.batch_shape + law.event_shape}."
         )
+    return {"dim": theta.shape[0], "support": _support(law.support)}
 
 
 def _check_names(part: str, function: Callable, priors: Mapping[str, Any], hyper: Mapping[str, Any]) -> None:
@@ -457,7 +469,7 @@ def from_functions(
         _check_at_zero(model)
         if init is None:
             draws, healthy = _each_arm(lambda one: _draw_prior(one.log_prior, dim), model)
-            if not bool(jnp.all(healthy)):
+            if not np.all(healthy):
                 raise ConfigError(
                     f"{maker}: log_prior could not be sampled, perhaps because it is not a proper density; give init=…."
                 )

@@ -67,7 +67,7 @@ class Chain:
     """
 
     kernel: Sampler
-    steps: Steps = static(default=50)
+    steps: Steps = 50  # traced where it is a number: another one compiles nothing again
     minibatch: int | str | None = static(default=None)
     control_variate: bool = static(default=False)
     scale: str = static(default="information")
@@ -98,7 +98,7 @@ class Chain:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
 
     def __str__(self) -> str:
-        steps = "the theorem's number of" if self.steps == "theorem" else short(self.steps)
+        steps = "the theorem's number of" if isinstance(self.steps, str) else short(self.steps)
         data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
         control = " with a control variate" if self.control_variate else ""
         unit = "Theorem 1's step" if self.scale == "theorem" else "the posterior variance"
@@ -109,7 +109,7 @@ class Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
         if self.scale == "information" and not model.information_sets_step:
             return dataclasses.replace(self, scale="mode").resolved(model)
-        if "theorem" not in (self.steps, self.minibatch, self.scale):
+        if not any(isinstance(part, str) and part == "theorem" for part in (self.steps, self.minibatch, self.scale)):
             return self
         constants = theory.constants_of(model)
         if self.minibatch != "theorem":
@@ -165,23 +165,28 @@ class Chain:
         else:
             store, data = None, history
 
-        def by_blocks(each: int, of_lane: Callable, begin, end, done: Tree) -> Tree:
-            """`of_lane(bound on n, which)` of the lanes begin … end - 1 in the order of their counts, put into `done`.
+        def by_blocks(each: int, of_lane: Callable, parts: tuple[Array | int, ...], done: Tree) -> Tree:
+            """`of_lane(part, pair, chain)` of the lanes 0 … parts[-1] - 1 in the order of their counts, put into `done`.
 
             There are `each` lanes a pair of replication and arm; `of_lane` gives a function of one lane, and its arguments.
+            Parts end before the lanes `parts`, and no block holds lanes of two of them.
             """
             block = min(pairs * each, BLOCK if _lanes.on_cpu() else ACCELERATOR_BLOCK)
+            begins, ends = jnp.asarray((0, *parts[:-1])), jnp.asarray(parts)
+            blocks = jnp.cumsum(_ceil_div(ends - begins, block))
+            first = blocks - _ceil_div(ends - begins, block)
 
             def run_block(b, done: Tree) -> Tree:
-                position = begin + b * block + jnp.arange(block)
+                part = jnp.sum(b >= blocks[:-1], dtype=int)
+                position = begins[part] + (b - first[part]) * block + jnp.arange(block)
                 pair, chain = by_count[jnp.minimum(position // each, pairs - 1)], position % each
-                function, arguments = of_lane(pair, chain)
+                function, arguments = of_lane(part, pair, chain)
                 made = _lanes.vmap(function)(*jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), arguments))
-                place = jnp.where(position < end, pair * each + chain, pairs * each)
+                place = jnp.where(position < ends[part], pair * each + chain, pairs * each)
                 put = lambda store, new: store.at[place].set(jnp.moveaxis(new, -1, 0), mode="drop")  # noqa: E731
                 return jax.tree.map(put, done, made)
 
-            return lax.fori_loop(0, _ceil_div(end - begin, block), run_block, done)
+            return lax.fori_loop(0, blocks[-1], run_block, done)
 
         def arm_of(pair) -> tuple:
             return jax.tree.map(lambda x: jnp.asarray(x)[pair % A], model), prior_precision[pair % A]
@@ -193,37 +198,37 @@ class Chain:
         if self.scale == "mode":
             starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
             starts = starts.reshape(pairs, -1, dim)
-            of_pair = lambda pair, _: (  # noqa: E731
+            of_pair = lambda part, pair, chain: (  # noqa: E731
                 partial(_modes, store, jnp.max(count[pair])),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
             none = potentials.Modes(
                 potentials.Whitening.empty(pairs, potentials.MODES, dim=dim), jnp.zeros((pairs, potentials.MODES))
             )
-            modes = by_blocks(1, of_pair, 0, some, none)
+            modes = by_blocks(1, of_pair, (some,), none)
             # The chains of an arm are dealt out to its modes by their shares.
             offset = jax.vmap(lambda key: _random.uniform(_random.fold_in(key, RESTART), (A,)))(keys).reshape(pairs, 1)
             which = jax.vmap(jax.vmap(potentials.Modes.which, (None, 0)))(modes, (jnp.arange(C) + offset) / C)
         else:
             modes, which = None, None
 
-        def of_chain(few: bool, pair, chain):
+        def of_chain(part, pair, chain):
             r, a = pair // A, pair % A
             words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
             chosen = lambda x: x[pair, which[pair, chain]]  # type: ignore[index]  # noqa: E731
             at = theta[r, a, 0] if modes is None else jax.tree.map(chosen, modes.white)
-            lane = partial(self.lane, store, jnp.max(count[pair]), few, C > 1)
+            lane = partial(self.lane, store, jnp.max(count[pair]), part == 1, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
         halves = jnp.zeros((lanes, 2, dim))
         info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, dim)))
         done = (theta.reshape(lanes, dim), info)
-        if store is None or self.minibatch is None:
-            done = by_blocks(C, partial(of_chain, False), 0, C * some, done)
-        else:  # lanes that draw a minibatch at every step, and those whose rows are not more than one
-            many = C * jnp.sum(count > int(self.minibatch))
-            done = by_blocks(C, partial(of_chain, False), 0, many, done)
-            done = by_blocks(C, partial(of_chain, True), many, C * some, done)
+        parts = (C * some,)
+        if (
+            store is not None and self.minibatch is not None
+        ):  # lanes that draw a minibatch at every step, and those with no more rows
+            parts = (C * jnp.sum(count > int(self.minibatch)), C * some)
+        done = by_blocks(C, of_chain, parts, done)
         ends, info = jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)
         if modes is None:
             return ends, info
@@ -234,7 +239,7 @@ class Chain:
         self,
         store: Row | None,
         most: Int[Array, ""],
-        few: bool,
+        few: Bool[Array, ""],
         diagnose: bool,
         words: Array,
         model: Model,
@@ -300,9 +305,9 @@ class Chain:
         return lax.cond(rows.most > SCORING_ROWS, last, lambda: near)
 
     def _limit(self, model: Model, n: Int[Array, ""]) -> Int[Array, ""] | int:
-        if self.steps == "theorem":
+        if isinstance(self.steps, str):
             return theory.iterations(theory.constants_of(model), n)
-        return self.steps(n) if callable(self.steps) else int(self.steps)
+        return self.steps(n) if callable(self.steps) else self.steps
 
     def _iterate(
         self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool, *, adapts: bool = False

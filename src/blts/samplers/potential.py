@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from .. import _random
-from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
+from .._typing import Array, Bool, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..models.base import Model, Sufficient
 from .base import Potential
 
@@ -251,14 +251,15 @@ def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision:
         white = Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares))
         return white, white.root.T @ safe(here.slope)
 
-    def move(_, carry):
-        x, least = carry
+    def move(i, carry):
+        """A Newton step; after the last, only the whitening where it ended: one loop, so that the model is compiled once."""
+        x, least, _, _ = carry
         white, g = whitening(x)
         tried = x - lengths[:, None] * (white.root @ g)
         found = jax.vmap(height)(tried)
         best = jnp.argmin(found)
-        better = found[best] < least
-        return jnp.where(better, tried[best], x), jnp.where(better, found[best], least)
+        better = (found[best] < least) & (i < NEWTON_STEPS)
+        return jnp.where(better, tried[best], x), jnp.where(better, found[best], least), white, g
 
     def wall(x: Theta, y: Theta, at_y: Scalar) -> Scalar:
         """How much higher than at y the way from x to it is."""
@@ -267,13 +268,19 @@ def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision:
     def find(found):
         k, white, least, log_mass, parted = found
         begin = jnp.argmin(jnp.where(parted, heights, jnp.inf))
-        x, here = lax.fori_loop(0, NEWTON_STEPS, move, (starts[begin], heights[begin]))
-        new, slope = whitening(x)
-        walls = jax.vmap(lambda other, height: jnp.minimum(wall(other, x, here), wall(x, other, height)))(white.centre, least)
-        mode = jnp.all((jnp.arange(MODES) >= k) | (walls > WALL)) & (jnp.sum(jnp.square(slope)) < 0.25)
+        unknown = Whitening.empty(dim=starts.shape[1])
+        newton = (starts[begin], heights[begin], unknown, unknown.centre)
+        x, here, new, slope = lax.fori_loop(0, NEWTON_STEPS + 1, move, newton)
+        # The ways from each mode to x, from x to each mode, and from x to each start.
+        others = jnp.broadcast_to(x, white.centre.shape)
+        begins = jnp.concatenate([white.centre, others, jnp.broadcast_to(x, starts.shape)])
+        ends = jnp.concatenate([others, white.centre, starts])
+        walls = jax.vmap(wall)(begins, ends, jnp.concatenate([jnp.broadcast_to(here, (MODES,)), least, heights]))
+        apart = jnp.minimum(walls[:MODES], walls[MODES : 2 * MODES]) > WALL
+        mode = jnp.all((jnp.arange(MODES) >= k) | apart) & (jnp.sum(jnp.square(slope)) < 0.25)
         mass = jnp.where(mode | (k == 0), new.log_volume - here, -jnp.inf)
         put = lambda old, new: jnp.where((jnp.arange(MODES) == k).reshape(-1, *[1] * (old.ndim - 1)), new, old)  # noqa: E731
-        parted = parted & (jax.vmap(partial(wall, x))(starts, heights) > WALL / 2)
+        parted = parted & (walls[2 * MODES :] > WALL / 2)
         return (k + 1, *jax.tree.map(put, (white, least, log_mass), (new, here, mass)), parted)
 
     start = (
@@ -302,9 +309,9 @@ def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
     return Potential(_no_value, grad, scale)
 
 
-def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta, *, few: bool = False) -> Potential:
+def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta, *, few: Bool[Array, ""] | bool = False) -> Potential:
     """Algorithm 1's estimate ∇Û(θ) = -(n/|D|) Σ_D ∇log p(X|θ) - ∇log λ(θ); the gradient itself of `few` rows, n ≤ |D|."""
-    estimate = _all_rows(rows, size) if few else _minibatch(rows, size)
+    estimate = _estimate(rows, size, few)
 
     def grad(key, x):
         return -jax.grad(model.log_prior)(x) - estimate(key, partial(jax.grad(log_likelihood, 1), model, x))
@@ -312,7 +319,9 @@ def from_minibatch(model: Model, rows: Rows, size: int, scale: Theta, *, few: bo
     return Potential(_no_value, grad, scale)
 
 
-def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, scale: Theta, *, few: bool = False) -> Potential:
+def from_control_variate(
+    model: Model, rows: Rows, size: int, anchor: Theta, scale: Theta, *, few: Bool[Array, ""] | bool = False
+) -> Potential:
     """∇U(θ̂) - ∇log λ(θ) + ∇log λ(θ̂) - (n/|D|) Σ_D [∇log p(X|θ) - ∇log p(X|θ̂)] (SGLDFP, Brosse et al. 2018).
 
     Unbiased for any anchor θ̂; near the mode its variance does not grow with n, while that of the plain estimate
@@ -320,7 +329,7 @@ def from_control_variate(model: Model, rows: Rows, size: int, anchor: Theta, sca
     """
     prior_score = jax.grad(model.log_prior)
     at_anchor = from_rows(model, rows, scale).grad(_random.as_key(0), anchor) + prior_score(anchor)
-    estimate = _all_rows(rows, size) if few else _minibatch(rows, size)
+    estimate = _estimate(rows, size, few)
 
     def grad(key, x):
         def change(some: Row, weights):
@@ -339,36 +348,35 @@ def _no_value(x):
 Weighted = Callable[[Row, Float[Array, " rows"]], Theta]
 
 
-def _minibatch(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
-    """An unbiased estimate of a sum over the arm's rows: `size` of them with replacement."""
+def _estimate(rows: Rows, size: int, few: Bool[Array, ""] | bool) -> Callable[[PRNGKey, Weighted], Theta]:
+    """An unbiased estimate of a sum over the arm's rows: from `size` of them with replacement, or, of a `few`, the sum itself.
 
-    def estimate(key: PRNGKey, of_rows: Weighted) -> Theta:
+    `few`, n ≤ size, is the same for all lanes that run together. Their rows are then gathered once, not at every step, and the
+    smallest of five sizes that holds the rows of all lanes is summed.
+    """
+    most = min(size, jax.tree.leaves(rows.store)[0].shape[0])
+    sizes = [most >> k for k in range(5) if most >> k][::-1]
+    which = jnp.sum(jnp.asarray(sizes[:-1]) < rows.most, dtype=int)
+
+    def padded(leaf: Array, count: int) -> Array:
+        return jnp.concatenate([leaf, jnp.zeros((most - count, *leaf.shape[1:]), leaf.dtype)])
+
+    def gathered(count: int) -> Row:
+        return jax.tree.map(partial(padded, count=count), rows.at(jnp.arange(count)))
+
+    first = lax.switch(jnp.where(few, which, 0), [partial(gathered, count) for count in sizes])
+
+    def whole(count: int, key: PRNGKey, of_rows: Weighted) -> Theta:
+        return of_rows(jax.tree.map(lambda leaf: leaf[:count], first), jnp.where(jnp.arange(count) < rows.n, 1.0, 0.0))
+
+    def minibatch(key: PRNGKey, of_rows: Weighted) -> Theta:
         # A generator block gives two numbers. u·n can round up to n: `Rows.at` then takes the last row.
         blocks = jax.vmap(lambda j: jnp.stack(_random.uniform_pair(key, j)))(jnp.arange((size + 1) // 2))
         places = (blocks.T.reshape(-1)[:size] * rows.n).astype(int)
         return of_rows(rows.at(places), jnp.full(size, rows.n / size))
 
-    return estimate
-
-
-def _all_rows(rows: Rows, size: int) -> Callable[[PRNGKey, Weighted], Theta]:
-    """The sum over the arm's rows itself, of which there are at most `size`. They are gathered once, not at every step."""
-    size = min(size, jax.tree.leaves(rows.store)[0].shape[0])
-    sizes = [size >> k for k in range(5) if size >> k][::-1]  # of which the smallest that holds all lanes' rows is summed
-    which = jnp.sum(jnp.asarray(sizes[:-1]) < rows.most, dtype=int)
-
-    def padded(leaf: Array, count: int) -> Array:
-        return jnp.concatenate([leaf, jnp.zeros((size - count, *leaf.shape[1:]), leaf.dtype)])
-
-    def gathered(count: int) -> Row:
-        return jax.tree.map(partial(padded, count=count), rows.at(jnp.arange(count)))
-
-    first = lax.switch(which, [partial(gathered, count) for count in sizes])
-
-    def whole(count: int, of_rows: Weighted) -> Theta:
-        return of_rows(jax.tree.map(lambda leaf: leaf[:count], first), jnp.where(jnp.arange(count) < rows.n, 1.0, 0.0))
-
     def estimate(key: PRNGKey, of_rows: Weighted) -> Theta:
-        return lax.switch(which, [partial(whole, count, of_rows) for count in sizes])
+        ways = [minibatch, *(partial(whole, count) for count in sizes)]
+        return lax.switch(jnp.where(few, 1 + which, 0), [partial(way, key, of_rows) for way in ways])
 
     return estimate
