@@ -532,13 +532,14 @@ def check_density(model: Any, name: str) -> None:
     start = jax.eval_shape(draw, single)
     if start[0].shape != (single.dim,):
         raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {start[0].shape}.")
-    for what, shape in jax.eval_shape(look, single, *start).items():
-        if shape.shape != ():
-            raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {shape.shape}.")
+    shapes = jax.eval_shape(look, single, *start)
+    for what in LOOKED_AT:
+        if what in shapes and shapes[what].shape != ():
+            raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {shapes[what].shape}.")
     theta, found, slopes = jax.tree.map(np.asarray, jax.jit(everything)(single))
     if not np.isfinite(theta).all():
         raise ConfigError(f"{name}: a prior draw is not finite ({short(theta)}); give a proper prior.")
-    for what in ("the mean reward", "a reward", *DENSITIES):
+    for what in LOOKED_AT:
         if what in found and not np.isfinite(found[what]):
             raise ConfigError(f"{name}: {what} must be finite at a prior draw; at θ = {short(theta)} it is {float(found[what])}.")
     for what, slope in slopes.items():
@@ -547,6 +548,7 @@ def check_density(model: Any, name: str) -> None:
 
 
 DENSITIES = ("log_prior", "log_likelihood")
+LOOKED_AT = ("the mean reward", "a reward", *DENSITIES)
 
 
 __all__ = [
