@@ -239,7 +239,7 @@ class Chain:
         self,
         store: Row | None,
         most: Int[Array, ""],
-        few: Bool[Array, ""],
+        few: Bool[Array, ""] | bool,
         diagnose: bool,
         words: Array,
         model: Model,
