@@ -239,7 +239,7 @@ class BayesUCB(_Index, Agent):
         arms: how many arms, where the model's numbers do not say it.
     """
 
-    model: Any
+    model: models.Model
     horizon: int = static()
     c: Numbers = array(default=0.0)
     count: str = static(default="plays")

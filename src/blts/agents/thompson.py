@@ -40,8 +40,8 @@ class Thompson(Agent):
     2
     """
 
-    model: Any
-    belief: Any = None
+    model: models.Model
+    belief: Belief = None  # type: ignore[assignment]
     """How the posterior is held within a batch; None for the model's default (`default_belief`)."""
     arms: int | None = static(default=None)
     """The number of arms, where the model's numbers do not say it."""

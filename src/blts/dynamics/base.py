@@ -95,6 +95,16 @@ class Dynamics(Contract):
         raise NotImplementedError
 
     @optional
+    def certify(self, theta: Theta) -> Certified:
+        """The policy of `plan(theta)`, its gain, and a bound on what it loses."""
+        raise NotImplementedError
+
+    @optional
+    def why_cut(self, theta: Theta | None = None) -> str | None:
+        """Of a truncated world, what is cut off for θ or, without one, for the prior, as a sentence; None where nothing is."""
+        raise NotImplementedError
+
+    @optional
     def table(self, theta: Theta) -> tuple[Array, Array]:
         """The world as a finite MDP: transitions `[states, actions, states]` and rewards `[states, actions]`."""
         raise NotImplementedError

@@ -42,7 +42,7 @@ class Bandit(Env):
     A bandit of 3 arms with mean rewards [0.02, 0.03, 0.05].
     """
 
-    model: Any
+    model: models.Model
     theta: Numbers = array(default=None, ndim=2)
     arms: int | None = static(default=None)
 

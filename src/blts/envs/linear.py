@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -11,7 +9,7 @@ from .. import _random
 from .._module import array, module
 from .._typing import Numbers
 from ..errors import ConfigError
-from ..models import Linear
+from ..models import Linear, Model
 from .bandit import Bandit
 from .base import Env, Step
 
@@ -27,7 +25,7 @@ class LinearBandit(Env):
         theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
     """
 
-    model: Any
+    model: Model
     theta: Numbers = array(default=None, ndim=2)
 
     def check(self):

@@ -10,7 +10,7 @@ import numpy as np
 from .._module import array, is_concrete, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
 from ..declared import provides, rests_on
-from ..dynamics.base import Truncated, why_not
+from ..dynamics.base import Dynamics, Truncated, why_not
 from ..errors import ConfigError, require_object
 from .base import Env, Step
 
@@ -40,7 +40,7 @@ class ParametricMDP(Env):
         drawn: whether each replication draws θ from the prior.
     """
 
-    dynamics: Any
+    dynamics: Dynamics
     theta: Numbers = array(default=None, ndim=1)
     drawn: bool = static(default=False)
 
