@@ -230,6 +230,8 @@ def finite(owner: Any, *names: str) -> None:
 
 def at_least(owner: Any, name: str, least: int) -> None:
     what = f"{type(owner).__name__}: {name}"
+    if not is_concrete(getattr(owner, name)):
+        return
     value = whole(what, getattr(owner, name), least)
     if value > np.iinfo(np.int32).max:
         raise ConfigError(f"{what} must be at most {np.iinfo(np.int32).max}; got {value}.")

@@ -14,7 +14,7 @@ from . import _random, diagnosis, registry
 from ._module import short
 from ._typing import Info, Row
 from .agents.beliefs import Pool, default_belief
-from .errors import ConfigError, require_object
+from .errors import ConfigError, require_object, whole
 from .grid import grid
 from .models.base import SUPPORTS, arm_count, require_model, stack, support_of_likelihood
 from .samplers import Chain
@@ -157,8 +157,7 @@ def posterior(
     """
     single, stacked = _one_arm(model, arm)
     rows = _rows(single, rewards, contexts)
-    if not isinstance(draws, int) or isinstance(draws, bool) or draws < 2:
-        raise ConfigError(f"posterior: draws must be a whole number ≥ 2; got {draws!r}.")
+    whole("posterior: draws", draws, 2)
     belief = _belief(sampler, stacked, draws)
     key_init, key_refresh, key_draw = _random.split(_random.as_key(seed), 3)
     many = not isinstance(belief, Pool) and not getattr(belief, "incremental", lambda model: False)(stacked)
@@ -214,9 +213,7 @@ def _one_arm(model: Any, index: int | None) -> tuple[Any, Any]:
         raise ConfigError(f"posterior: the model describes {arms} arms; say which one with arm=0 … arm={arms - 1}.")
     if arms is None:
         return model, stack(model, 1)
-    index = index or 0
-    if not isinstance(index, int) or not 0 <= index < arms:
-        raise ConfigError(f"posterior: arm must be a whole number from 0 to {arms - 1}; got {index!r}.")
+    index = whole("posterior: arm", 0 if index is None else index, 0, arms - 1)
     stacked = jax.tree.map(lambda x: np.asarray(x)[index : index + 1], stack(model, arms))
     return jax.tree.map(lambda x: x[0], stacked), stacked
 
