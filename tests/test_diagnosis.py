@@ -21,6 +21,7 @@ from blts.models import from_functions
 from blts.models.base import arm, stack
 from blts.report.tables import unfinished
 from blts.samplers import MALA, Chain, Langevin
+from blts.samplers import potential as potentials
 from grids import WORLDS, OnGrid, gumbel, log_of_arms
 from laws import LEVEL, ks_p
 
@@ -194,6 +195,17 @@ def test_the_chains_of_a_pool_are_shared_out_to_the_modes(model, rewards):
     ours, exact, sound = share_below_zero(model, rewards)
     assert abs(ours - exact) < 0.03  # Laplace's masses are not exact
     assert sound
+
+
+@pytest.mark.parametrize(
+    ("shares", "u", "mode"),
+    [([1, 0, 0], 1.0, 0), ([0.5, 0.5, 0], 1.0, 1), ([0.5, 0, 0.5], 0.5, 2), ([0.2, 0.3, 0.5], 0.3, 1), ([1, 0, 0], 0.0, 0)],
+)
+def test_no_chain_is_given_to_a_mode_that_was_not_found(shares, u, mode):
+    """The last of 1024 chains has u = (1023 + v)/1024, which rounds to 1 for the largest v."""
+    assert np.float32(1023) + np.float32(1 - 2**-24) == 1024
+    found = potentials.Modes(potentials.Whitening.empty(3, dim=1), jnp.asarray(shares, float))
+    assert int(found.which(jnp.asarray(u))) == mode
 
 
 def test_one_mode_is_told_from_two(monkeypatch):

@@ -25,9 +25,8 @@ def keep_programs() -> None:
     if folder is not None:
         config.update("jax_compilation_cache_dir", str(folder))
         if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
-            config.update(
-                "jax_persistent_cache_min_compile_time_secs", 0.0
-            )  # small programs too: loading takes a tenth of compiling
+            # Small programs too: loading takes a tenth of compiling.
+            config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 def private_folder() -> pathlib.Path | None:

@@ -226,7 +226,7 @@ class Chain:
         parts = (C * some,)
         if (
             store is not None and self.minibatch is not None
-        ):  # lanes that draw a minibatch at every step, and those with no more rows
+        ):  # lanes that draw minibatches, and those whose rows are not more than one
             parts = (C * jnp.sum(count > int(self.minibatch)), C * some)
         done = by_blocks(C, of_chain, parts, done)
         ends, info = jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)

@@ -229,8 +229,9 @@ class Modes(NamedTuple):
     share: Float[Array, " modes"]
 
     def which(self, u: Scalar) -> Int:
-        """The mode of a uniform number: mode k with the probability `share[k]`."""
-        return jnp.sum(jnp.cumsum(self.share)[:-1] <= u, dtype=int)
+        """The mode of a uniform number: mode k with probability `share[k]`, and never one without a share, also where u rounds to 1."""
+        last = jnp.max(jnp.where(self.share > 0, jnp.arange(MODES), 0))
+        return jnp.minimum(jnp.sum(jnp.cumsum(self.share)[:-1] <= u, dtype=int), last)
 
 
 def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision: Theta, n: Int) -> Modes:
