@@ -224,9 +224,7 @@ class Chain:
         info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, dim)))
         done = (theta.reshape(lanes, dim), info)
         parts = (C * some,)
-        if (
-            store is not None and self.minibatch is not None
-        ):  # lanes that draw minibatches, and those whose rows are not more than one
+        if store is not None and self.minibatch is not None:  # lanes that draw minibatches, and lanes with fewer rows
             parts = (C * jnp.sum(count > int(self.minibatch)), C * some)
         done = by_blocks(C, of_chain, parts, done)
         ends, info = jax.tree.map(lambda x: x.reshape(R, A, C, *x.shape[1:]), done)

@@ -229,7 +229,7 @@ class Modes(NamedTuple):
     share: Float[Array, " modes"]
 
     def which(self, u: Scalar) -> Int:
-        """The mode of a uniform number: mode k with probability `share[k]`, and never one without a share, also where u rounds to 1."""
+        """Mode k with probability `share[k]` for a uniform u; never one without a share, even where u rounds to 1."""
         last = jnp.max(jnp.where(self.share > 0, jnp.arange(MODES), 0))
         return jnp.minimum(jnp.sum(jnp.cumsum(self.share)[:-1] <= u, dtype=int), last)
 
