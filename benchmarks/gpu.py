@@ -33,7 +33,7 @@ def rate(agent: str, replications: int) -> dict:
 
     case = condition("gaussian", agent, "dynamic", horizon=HORIZON)
     times = simulation.recorded_times(1, HORIZON)
-    settings = {"horizon": HORIZON, "replications": replications, "keep_actions": False}
+    settings = {"capacity": HORIZON, "replications": replications, "keep_actions": False}
     passed, on_device, regrets = [], [], []
     for seed in range(ROUNDS + 1):
         began = time.perf_counter()
@@ -41,8 +41,9 @@ def rate(agent: str, replications: int) -> dict:
         passed.append(time.perf_counter() - began)
         regrets.append(float(trace.final_regret.mean()))
         began = time.perf_counter()
-        run = simulation._stepping()
-        jax.block_until_ready(run(as_key(seed), case.env, case.agent, case.batching, times, np.int32(0), **settings))
+        run = simulation.programs.stepping()
+        parts = (case.env, case.agent, case.batching)
+        jax.block_until_ready(run(as_key(seed), *parts, times, np.int32(0), np.int32(HORIZON), **settings))
         on_device.append(time.perf_counter() - began)
     wall, device = statistics.median(passed[1:]), statistics.median(on_device[1:])
     return {

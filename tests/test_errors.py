@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import blts
-from blts import catalogue, errors, registry, simulation
+from blts import catalogue, errors, registry
+from blts.simulation import programs
 
 ENV = blts.Bandit.with_means(blts.Gaussian(sd=0.5), [0.0, 1.0, 2.0])
 AGENT = blts.UCB1(3)
@@ -167,7 +168,7 @@ def test_bad_input_is_refused_in_a_sentence(name, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work was done before the input was checked")
 
-    monkeypatch.setattr(simulation, "_stepping", lambda: work)
+    monkeypatch.setattr(programs, "stepping", lambda: work)
     call, words = BAD[name]
     with pytest.raises(errors.BltsError, match=words) as refused:
         call()

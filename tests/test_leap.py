@@ -426,7 +426,7 @@ def test_the_whole_numbers_of_a_leap_are_those_of_single_precision():
     env, model = WORLDS["Gaussian"]
     arguments = (as_key(1), env, Thompson(model, Exact()), one_of("dynamic"), np.asarray(TIMES, np.int32), np.int32(0))
     with jax.enable_x64(False):
-        record = leap.run(*arguments, horizon=T, replications=48, keep_actions=False)
+        record = leap.run(*arguments, np.int32(T), capacity=T, replications=48, keep_actions=False)
         whole = [x for x in jax.tree.leaves(record) if jnp.issubdtype(x.dtype, jnp.integer)]
         assert len(whole) >= 4
         assert {x.dtype.name for x in whole} == {"int32"}

@@ -29,10 +29,10 @@ from blts import (
     condition,
     sgld,
     simulate,
-    simulation,
     statistics,
 )
 from blts.errors import MemoryNeeded
+from blts.simulation import memory, programs
 
 MEANS = np.array([0.0, 0.4, 0.7, 1.0])
 ENV = Bandit.with_means(Gaussian(sd=0.5), MEANS)
@@ -238,14 +238,14 @@ def test_a_run_that_does_not_fit_is_refused_before_any_work(monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr(simulation, "_stepping", lambda: work)
-    monkeypatch.setattr(simulation, "available_memory", lambda: 100_000)
+    monkeypatch.setattr(programs, "stepping", lambda: work)
+    monkeypatch.setattr(memory, "available", lambda: 100_000)
     with pytest.raises(MemoryNeeded, match=r"GiB.*chunk=\d+"):
         run("sgld", replications=1000)
-    monkeypatch.setattr(simulation, "available_memory", lambda: 10**9)
+    monkeypatch.setattr(memory, "available", lambda: 10**9)
     with pytest.raises(AssertionError, match="work was done"):  # it fits, so the run begins
         run("sgld", replications=1000)
-    monkeypatch.setattr(simulation, "available_memory", lambda: None)
+    monkeypatch.setattr(memory, "available", lambda: None)
     with pytest.raises(AssertionError, match="work was done"):
         run("sgld", replications=1000)
 
@@ -254,8 +254,7 @@ def test_memory_is_linear_in_the_horizon_and_in_replications():
     def needed(horizon, replications, arms=4):
         agent = Thompson(MODEL, Perturb(sgld()), arms)
         env = Bandit.with_means(Gaussian(sd=0.5), np.linspace(0, 1, arms))
-        times = simulation.recorded_times(10, horizon)
-        return simulation.memory_needed(env, agent, StaticDoubling(), times, replications, horizon=horizon, keep_actions=False)
+        return memory.needed(env, agent, StaticDoubling(), programs.Sizes(horizon, 10, replications, keep_actions=False))
 
     assert needed(1000, 20) == 2 * needed(1000, 10)
     slope = needed(2000, 1) - needed(1000, 1)
@@ -265,14 +264,38 @@ def test_memory_is_linear_in_the_horizon_and_in_replications():
 
 
 def test_the_chunk_that_is_advised_fits(monkeypatch):
-    monkeypatch.setattr(simulation, "available_memory", lambda: 3_000_000)
+    monkeypatch.setattr(memory, "available", lambda: 3_000_000)
     with pytest.raises(MemoryNeeded) as refused:
         run("sgld", replications=2000, times=1, keep_actions=False)
     chunk = int(str(refused.value).split("chunk=")[1].split()[0])
     assert 1 <= chunk < 2000
-    monkeypatch.setattr(simulation, "_stepping", lambda: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
+    monkeypatch.setattr(programs, "stepping", lambda: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
     with pytest.raises(InterruptedError):
         run("sgld", replications=2000, times=1, keep_actions=False, chunk=chunk)
+
+
+# Sizes of programs
+
+
+@pytest.mark.parametrize("agent", ["exact", "sgld"])
+def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch):
+    """The second run finds its program compiled; numbers are those of programs without a row too many."""
+    rounded = [run(agent, replications=R, horizon=T, times=None, keep_actions=True) for R, T in ((20, 90), (27, 101))]
+    before = programs.stepping()._cache_size()
+    rounded.append(run(agent, replications=30, horizon=70, times=None, keep_actions=True))
+    assert programs.stepping()._cache_size() == before
+    monkeypatch.setattr(programs, "rounded_up", lambda size: size)
+    for trace in rounded:
+        exact = run(agent, replications=trace.replications, horizon=trace.horizon, times=None, keep_actions=True)
+        assert trace == exact
+    assert programs.stepping()._cache_size() > before, "every size of its own is compiled on its own"
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 255, 256, 257, 1000, 1023, 1025, 10**6, 2**31 - 1])
+def test_sizes_are_rounded_up_by_at_most_an_eighth_where_it_matters(size):
+    rounded = programs.rounded_up(size)
+    assert size <= rounded < (2 if size <= programs.COARSE else 9 / 8) * size + 1
+    assert programs.rounded_up(rounded) == rounded
 
 
 def test_parts_may_have_room_for_different_numbers_of_batches():
@@ -302,10 +325,10 @@ from blts._random import as_key
 
 parts = condition("gaussian", "exact-ts", "dynamic", horizon=40)
 arguments = as_key(3), parts.env, parts.agent, parts.batching, simulation.recorded_times(None, 40), np.int32(5)
-names = ("horizon", "replications", "keep_actions")
-run = lambda f: jax.jit(f, static_argnames=names)(*arguments, horizon=40, replications=9, keep_actions=True)
+settings = {"capacity": 40, "replications": 9, "keep_actions": True}
+run = lambda f: jax.jit(f, static_argnames=[*settings])(*arguments, np.int32(40), **settings)
 assert jax.local_device_count() == 2
-same = jax.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), run(simulation._on_all_devices), run(loop.run))
+same = jax.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), run(simulation.programs.on_all_devices), run(loop.run))
 assert jax.tree.all(same), same
 print("same")
 """

@@ -99,14 +99,15 @@ def block_of(histories: Tree, lanes: Int[Array, " block"]) -> Tree:
     return jax.tree.map(lambda node: of_log(node) if is_log(node) else of_array(node), histories, is_leaf=is_log)
 
 
-def order(values: Int[Array, " n"], most: int) -> Int[Array, " n"]:
+def order(values: Int[Array, " n"], most: int | Int[Array, ""]) -> Int[Array, " n"]:
     """Places from the smallest value up, of whole numbers up to `most`.
 
     One sort of plain integers, a value with its place behind it, which XLA does on a CPU in a tenth of an argsort's time.
     Values too large to leave room for the place are compared without their last bits.
     """
     n = values.shape[0]
-    shift = max(0, int(most).bit_length() + n.bit_length() - 31)
+    bits = 32 - lax.clz(jnp.asarray(most, jnp.int32))
+    shift = jnp.maximum(0, bits + (n.bit_length() - 31))
     return jnp.sort((values >> shift) * n + jnp.arange(n), stable=False) % n
 
 

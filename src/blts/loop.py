@@ -94,9 +94,9 @@ class Record(NamedTuple):
     plays: Int[Array, "actions replications"]
     batches: Int[Array, " replications"]
     reward: Float[Array, " replications"]
-    """Mean reward over all rounds."""
+    """Sum over all rounds."""
     best: Float[Array, " replications"]
-    """Share of rounds in which a best action was played; in an MDP, an optimal action of the state."""
+    """In how many rounds a best action was played; in an MDP, an optimal action of the state."""
     diagnostics: Diagnostics
 
 
@@ -131,14 +131,20 @@ def run(
     batching: Any,
     times: Int[Array, " points"],
     first: Array,
+    horizon: int | Int[Array, ""],
     *,
-    horizon: int,
     replications: int,
     keep_actions: bool,
+    capacity: int | None = None,
 ) -> Record:
-    """All rounds of `replications` runs, numbered from `first`."""
+    """All rounds of `replications` runs, numbered from `first`.
+
+    The arrays have room for `capacity` rounds (None: for `horizon`, which is then a plain number). Recorded `times` after the
+    horizon are not reached; they fill up an array that has room for more.
+    """
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
-    lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=horizon, keep_actions=keep_actions)
+    rounds = int(horizon) if capacity is None else capacity
+    lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=rounds, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
     lane, written = go(keys, env, agent, batching, times, horizon, lanes, written)
     return Record(
@@ -147,8 +153,8 @@ def run(
         actions=written.actions,
         plays=lane.plays,
         batches=lane.batches,
-        reward=lane.reward / horizon,
-        best=lane.best / horizon,
+        reward=lane.reward,
+        best=lane.best,
         diagnostics=lane.diagnostics,
     )
 
@@ -217,7 +223,7 @@ def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> l
     return _lanes.of_lanes(drawn, lambda x: x.reshape(*x.shape[:-1], pairs, first.shape[0]))
 
 
-def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _together(keys, env, agent, batching, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All lanes in the same round, learning whenever their batch is closed."""
     R = keys.shape[0]
 
@@ -243,7 +249,7 @@ def _together(keys, env, agent, batching, times, horizon: int, lanes: Lane, writ
     return lane._replace(diagnostics=lane.diagnostics._replace(refreshes=refreshes)), written
 
 
-def _in_lockstep(parts, end, words, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _in_lockstep(parts, end, words, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Round after round, each as a few of XLA's own kernels."""
     R, points = words.shape[-1], times.shape[0]
     everyone = jnp.arange(R)
@@ -296,7 +302,7 @@ class Turns(NamedTuple):
     written: Written
 
 
-def _in_turns(keys, env, agent, batching, times, horizon: int, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _in_turns(keys, env, agent, batching, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
     R, points = keys.shape[0], times.shape[0]
     block = PLANNING_BLOCK if agent.observes_first else BLOCK

@@ -11,7 +11,7 @@ from . import engine
 from .choice import choose as choose
 from .choice import obstacle as obstacle
 
-_program = jax.jit(engine.run, static_argnames=("horizon", "replications", "keep_actions"))
+_program = jax.jit(engine.run, static_argnames=("capacity", "replications", "keep_actions"))
 
 
 def run(*arguments: Any, **settings: Any) -> Record:

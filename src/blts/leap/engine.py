@@ -66,10 +66,11 @@ def run(
     batching: Any,
     times: Int[Array, " points"],
     first: Array,
+    horizon: int | Int[Array, ""],
     *,
-    horizon: int,
     replications: int,
     keep_actions: bool,
+    capacity: int | None = None,
 ) -> Record:
     """All rounds of `replications` runs, numbered from `first`: what `loop.run` gives, in law."""
     del keep_actions  # there are no single actions here
@@ -77,14 +78,14 @@ def run(
     key_env, key_agent = jnp.moveaxis(jax.vmap(lambda k: _random.split(_random.fold_in(k, 0)))(keys), 1, 0)
     worlds, _ = jax.vmap(env.reset)(key_env)
     gaps = jnp.max(worlds.means, 1, keepdims=True) - worlds.means
-    lanes = start(keys, key_agent, env, agent, batching, times.shape[0], horizon)
+    lanes = start(keys, key_agent, env, agent, batching, times.shape[0], int(horizon) if capacity is None else capacity)
 
     def turn(lanes: Lanes) -> Lanes:
         # From 1: number 0 is what the world and the agent start from.
         stretch_keys = jax.vmap(lambda k, j: _random.split(_random.fold_in(k, j + 1), 3))(keys, lanes.number)
         known = (stretch_keys[:, 1:], worlds.theta, (lanes.t > 0) & (lanes.t < horizon))
         learning = in_blocks(lanes.due, partial(learn, env, agent), known, lanes.learning)
-        return play(stretch_keys[:, 0], batching, times, gaps, lanes._replace(learning=learning))
+        return play(stretch_keys[:, 0], batching, times, horizon, gaps, lanes._replace(learning=learning))
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.due | (lanes.t < horizon)), turn, lanes)
     record = Record(
@@ -93,8 +94,8 @@ def run(
         jnp.zeros((0, replications), int),
         lanes.plays.T,
         lanes.batches,
-        jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1) / horizon,
-        jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1) / horizon,
+        jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1),
+        jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1).astype(float),
         lanes.learning.diagnostics,
     )
     # Whole numbers as those who read the record have them, outside of this program's double precision; none exceeds the horizon.
@@ -115,10 +116,10 @@ def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> L
     return Lanes(zero, zero, schemes, jnp.ones(R, bool), learning, none, zero, jnp.zeros((R, points)), ends, zero)
 
 
-def play(keys, batching, times, gaps, lanes: Lanes) -> Lanes:
+def play(keys, batching, times, horizon, gaps, lanes: Lanes) -> Lanes:
     """One stretch in every lane that is not at the horizon."""
     R = jnp.arange(keys.shape[0])
-    live = lanes.t < times[-1]
+    live = lanes.t < horizon
     point = jnp.minimum(lanes.point, times.shape[0] - 1)
     left, rounds = jax.vmap(batching.room)(lanes.batching)
     left = jnp.broadcast_to(left.reshape(R.size, -1), lanes.plays.shape)
@@ -136,7 +137,7 @@ def play(keys, batching, times, gaps, lanes: Lanes) -> Lanes:
         t,
         lanes.number + live,
         jax.vmap(where)(live, scheme, lanes.batching),
-        live & (due | (t == times[-1])),  # at the horizon rewards are counted, and what is learned decides nothing
+        live & (due | (t == horizon)),  # at the horizon rewards are counted, and what is learned decides nothing
         lanes.learning._replace(pending=lanes.learning.pending + plays),
         total,
         lanes.point + hit,

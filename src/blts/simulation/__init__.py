@@ -1,0 +1,157 @@
+"""`simulate`: thousands of replications in one call, checked before they start."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import leap, loop
+from .._module import require_part
+from .._random import as_key
+from .._typing import PRNGKey
+from ..agents import Agent
+from ..batching import Batching
+from ..compilation import keep_programs
+from ..envs import Env
+from ..errors import ConfigError, whole
+from ..specification import check_rewards, stale_regret
+from ..trace import Trace
+from ..wrong_returns import explained
+from . import memory
+from .programs import LONGEST, Run, Sizes, execute
+from .programs import cores as cores
+
+
+def simulate(
+    key: int | PRNGKey,
+    env: Env,
+    agent: Agent,
+    batching: Batching,
+    *,
+    horizon: int,
+    replications: int,
+    first: int = 0,
+    times: int | Iterable[int] | None = None,
+    keep_actions: bool = False,
+    chunk: int | None = None,
+    threads: int | None = None,
+    engine: str = "auto",
+    misspecified: bool = False,
+) -> Trace:
+    """Run `replications` independent runs of `horizon` rounds, numbered from `first`.
+
+    Replication r has the same numbers in whatever call it appears, so chunks and shards add up to the whole.
+
+    Args:
+        key: a seed or a key from `jax.random.key`.
+        env: what decisions are made about.
+        agent: what acts and learns; it has as many actions as the environment.
+        batching: when the agent sees its rewards.
+        horizon: the number of rounds.
+        replications: how many independent runs.
+        first: the number of the first of them.
+        times: at which rounds the cumulative regret is recorded: every round (None), this many log-spaced rounds
+            (a number), or the rounds given. The log of rewards that SGLD agents need is O(horizon) all the same.
+        keep_actions: also record every action.
+        chunk: how many replications run at once (None: all); a smaller chunk needs less memory.
+        threads: over how many cores the replications are spread (None: all, on a CPU); the numbers are the same.
+        engine: "step" plays round by round; "leap" goes from one batch's end or recorded round to the next, at a cost that
+            does not grow with the rounds between, for `Thompson` with closed laws on a `Bandit`. They agree in law, not in
+            numbers, and a leap's numbers depend on `times`. "auto" leaps where that can be done and pays; it chooses from the
+            condition alone (environment, agent, batching, horizon, what is recorded), and `trace.engine` says which it took.
+        misspecified: run an agent whose model cannot give the environment's rewards, instead of refusing it.
+
+    Returns:
+        A `Trace`: regret, plays, batches and diagnostics of every replication.
+
+    Raises:
+        ConfigError: what cannot run, and what to change.
+        MemoryNeeded: where it would not fit.
+
+    >>> from blts import Exact, Gaussian, Thompson, DoublingCounts, simulate
+    >>> from blts.envs import Bandit
+    >>> model = Gaussian(prior_mean=[0.0, 0.0, 0.0], prior_sd=2.0, sd=0.5)
+    >>> env = Bandit.with_means(Gaussian(sd=0.5), [0.0, 0.5, 1.0])
+    >>> trace = simulate(0, env, Thompson(model, Exact()), DoublingCounts(), horizon=200, replications=50)
+    >>> trace.regret.shape
+    (50, 200)
+    """
+    for name, value in {
+        "horizon": horizon,
+        "replications": replications,
+        "chunk": replications if chunk is None else chunk,
+        "threads": 1 if threads is None else threads,
+    }.items():
+        whole(name, value)
+    whole("first", first, 0)
+    for name, value in {"horizon": horizon, "first + replications": first + replications}.items():
+        if value > LONGEST:
+            raise ConfigError(f"{name} must be at most {LONGEST}, the largest whole number of 32 bits; got {value}.")
+    if not isinstance(keep_actions, bool | np.bool_):
+        raise ConfigError(f"keep_actions must be True or False; got {keep_actions!r}.")
+    names = ": blts.condition(env, agent, batching) makes objects of names"
+    require_part("env", env, Env, "Bandit.with_means(Gaussian(), [0.0, 1.0])", names)
+    require_part("agent", agent, Agent, "UCB1(10)", names)
+    require_part("batching", batching, Batching, "DoublingCounts()", names)
+    if env.actions != agent.actions:
+        raise ConfigError(
+            f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."
+        )
+    counted, states = batching.states, env.states
+    if counted is not None and counted != states:
+        raise ConfigError(
+            f"The batching counts visits of {counted} states and the environment has "
+            + (f"{states}; give it states={states}." if states else "no table of them; use StaticDoubling, Fixed or Geometric.")
+        )
+    keep_programs()
+    root, rounds = as_key(key), recorded_times(times, horizon)
+    horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
+    with explained(env, agent, batching, horizon):
+        if not misspecified:
+            check_rewards(env, agent)
+        chosen = leap.choose(engine, env, agent, batching, points=len(rounds), horizon=horizon, keep_actions=keep_actions)
+        at_once = min(chunk or replications, replications)
+        sizes = Sizes(horizon, len(rounds), at_once, keep_actions).rounded_up()
+        memory.check(env, agent, batching, sizes, replications)
+        run, records = Run(root, env, agent, batching, rounds, horizon), []
+        for done in range(0, replications, at_once):
+            now = min(at_once, replications - done)
+            records += execute(run, chosen, first + done, now, threads, keep_actions)
+    _check_records(records, env, agent, batching, horizon)
+    trace = Trace.of(records, rounds, horizon=horizon, engine=chosen, names=(str(env), str(agent), str(batching)))
+    return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
+
+
+def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
+    """Refuse a run with actions that do not exist, or one whose ends of batches did not all fit."""
+    played = min(int(record.plays.sum(0).min()) for record in records) if env.actions else horizon
+    if played < horizon:
+        raise ConfigError(
+            f"{type(agent).__name__} played actions that do not exist in up to {horizon - played} of {horizon} rounds; "
+            f"its act must return whole numbers from 0 to {env.actions - 1}."
+        )
+    closed, most = max(int(record.batches.max()) for record in records), batching.most(horizon, env.actions)
+    if closed > most:
+        raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its most() says at most {most}; mend most().")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def recorded_times(times: int | Iterable[int] | None, horizon: int) -> np.ndarray:
+    """The rounds at which a trace is recorded; the horizon is always one of them."""
+    if times is None:
+        return np.arange(1, horizon + 1, dtype=np.int32)
+    if _is_whole(times):
+        if times < 1:  # type: ignore[operator]
+            raise ConfigError(f"times must be at least 1 point; got {times}.")
+        points = np.unique(np.round(np.geomspace(1, horizon, int(times))).astype(np.int64))  # type: ignore[call-overload]
+    else:
+        points = np.unique(np.asarray(list(times) if isinstance(times, Iterable) else 0.5))
+        if points.size == 0 or points.dtype.kind not in "iu" or points[0] < 1 or points[-1] > horizon:
+            raise ConfigError(f"times must be whole rounds between 1 and the horizon {horizon}, or how many; got {times!r}.")
+    return np.union1d(points, [horizon]).astype(np.int32)

@@ -1,0 +1,85 @@
+"""How much memory a simulation takes, and whether that is free."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+
+from .. import loop
+from .._random import as_key
+from ..agents import Agent
+from ..batching import Batching
+from ..envs import Env
+from ..errors import MemoryNeeded
+from .programs import Sizes, shape_of
+
+# The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
+COPIES = 3
+
+_BYTES: dict[Any, int] = {}
+"""Of one replication, by shape: tracing takes longer than many a run."""
+
+
+def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
+    """An estimate of the memory that a run takes while it plays.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        sizes: the run's array sizes; its replications are those that run at once.
+
+    Returns:
+        Bytes.
+    """
+
+    def one_replication(key):
+        settings = {"horizon": sizes.rounds, "keep_actions": sizes.keep_actions}
+        return loop.start(key[None], env, agent, batching, sizes.points, **settings)
+
+    shape = (shape_of((env, agent, batching)), sizes._replace(replications=1))
+    if shape not in _BYTES:
+        arrays = jax.tree.leaves(jax.eval_shape(one_replication, as_key(0)))
+        _BYTES[shape] = sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
+    return COPIES * sizes.replications * _BYTES[shape]
+
+
+def available() -> int | None:
+    """Free memory of the machine in bytes, or None where the system does not say."""
+    try:
+        with open("/proc/meminfo") as lines:
+            sizes = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+        return 1024 * sizes["MemAvailable"]
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+
+
+def check(env: Env, agent: Agent, batching: Batching, sizes: Sizes, replications: int) -> None:
+    """Refuse a run on the CPU that does not fit into the free memory.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        sizes: the run's array sizes; its replications are those that run at once.
+        replications: how many are kept in all.
+
+    Raises:
+        MemoryNeeded: with what to change.
+    """
+    if jax.default_backend() != "cpu":
+        return
+    kept = sizes.points + sizes.keep_actions * sizes.rounds + batching.most(sizes.rounds, env.actions)
+    wanted, free = needed(env, agent, batching, sizes) + 4 * replications * kept, available()
+    if free is not None and wanted > free:
+        fits = max(1, int(sizes.replications * 0.5 * free / wanted))
+        raise MemoryNeeded(
+            f"This run needs about {_gigabytes(wanted)} of memory and {_gigabytes(free)} are free; "
+            f"give times=100 for a thinned trace, or chunk={fits} to run fewer replications at once."
+        )
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 2**30:.3g} GiB"

@@ -1,0 +1,172 @@
+"""The compiled programs of a simulation: their array sizes, the threads and devices that run them.
+
+Another horizon or number of replications need not be compiled again: array sizes are rounded up to one of a few, the number of
+rounds is an argument, and what was computed too much is cut off. The numbers are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
+
+from .. import leap, loop
+from .._typing import PRNGKey
+
+LONGEST = int(np.iinfo(np.int32).max)  # rounds and replications are counted in 32 bits
+WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
+COARSE = 256  # sizes up to here are rounded up to powers of two: so few replications or rounds cost next to nothing
+
+# XLA hands reductions to a library whose calls cost more than these reductions take; and wide vectors pay here.
+CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_prefer_vector_width": 512}
+
+
+class Sizes(NamedTuple):
+    """The array sizes of a run, each of which is compiled for."""
+
+    rounds: int
+    """For how many rounds there is room."""
+    points: int
+    """For how many recorded rounds."""
+    replications: int
+    keep_actions: bool
+
+    def rounded_up(self) -> Sizes:
+        """The sizes of the program that runs this."""
+        return Sizes(rounded_up(self.rounds), rounded_up(self.points), rounded_up(self.replications), self.keep_actions)
+
+
+def rounded_up(size: int) -> int:
+    """The smallest size of a program that holds this many: a power of two, or from 256 on a multiple of an eighth of one.
+
+    >>> [rounded_up(n) for n in (1, 100, 500, 1000, 1100)]
+    [1, 128, 512, 1024, 1152]
+    """
+    power = 1 << (size - 1).bit_length()
+    step = 1 if size <= 1 else power // 16 if size > COARSE else power
+    return -(-size // step) * step
+
+
+class Run(NamedTuple):
+    """What is simulated."""
+
+    key: PRNGKey
+    env: Any
+    agent: Any
+    batching: Any
+    times: np.ndarray
+    """The rounds at which the regret is recorded."""
+    horizon: int
+
+
+@cache
+def stepping() -> Callable[..., loop.Record]:
+    """`loop.run`, compiled for this machine's devices."""
+    on_cpu = jax.default_backend() == "cpu"
+    run = loop.run if on_cpu or jax.local_device_count() == 1 else on_all_devices
+    options = CPU_OPTIONS if on_cpu else None
+    return jax.jit(run, static_argnames=("capacity", "replications", "keep_actions"), compiler_options=options)
+
+
+def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> loop.Record:
+    """`loop.run` with the replications in equal parts, one for each device; what the last has too many is cut off."""
+    devices = jax.local_devices()
+    size = -(-replications // len(devices))
+    mesh = Mesh(np.asarray(devices), ("device",))
+
+    run: Any = partial(loop.run, replications=size, **settings)
+
+    def part(*inputs: Any) -> loop.Record:
+        *rest, first, horizon = inputs
+        return run(*rest, first + size * jax.lax.axis_index("device"), horizon)
+
+    shapes = jax.eval_shape(run, *arguments)
+    last = jax.tree.map(lambda x: P(*[None] * (x.ndim - 1), "device"), shapes)
+    record = jax.shard_map(part, mesh=mesh, in_specs=P(), out_specs=last, check_vma=False)(*arguments)
+    return jax.tree.map(lambda x: x[..., :replications], record)
+
+
+_SEEN: set[Any] = set()
+"""Programs that are compiled. The first run of one is not split over threads, and other threads wait for it: each would compile
+it again."""
+_COMPILING: dict[Any, threading.Lock] = {}
+
+
+def execute(run: Run, engine: str, first: int, replications: int, threads: int | None, keep_actions: bool) -> list[loop.Record]:
+    """Run replications in equal parts, one for each thread: XLA runs a part in the thread that calls it.
+
+    Args:
+        run: what is simulated.
+        engine: "step" or "leap".
+        first: the number of the first replication.
+        replications: how many.
+        threads: over how many cores they are spread (None: all, on a CPU).
+        keep_actions: whether every action is recorded.
+
+    Returns:
+        The records of the parts, as NumPy arrays, in the order of the replications.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    parts = (threads or cores()) if on_cpu and replications >= WORTH_SPLITTING else 1
+    size = -(-replications // parts)
+    exact = Sizes(run.horizon, len(run.times), size, keep_actions)
+    sizes = exact.rounded_up()
+    program = leap.run if engine == "leap" else stepping()
+    times = np.concatenate([run.times, np.full(sizes.points - exact.points, LONGEST, np.int32)])
+    inputs = (run.key, run.env, run.agent, run.batching, times)
+    batches = run.batching.most(run.horizon, run.env.actions) + 1
+
+    def part(i: int) -> loop.Record:
+        record = program(
+            *inputs,
+            np.int32(first + i * size),
+            np.int32(run.horizon),
+            capacity=sizes.rounds,
+            replications=sizes.replications,
+            keep_actions=keep_actions,
+        )
+        if not on_cpu:  # few of the batches that there can be are closed, and the way to the host is slow
+            record = record._replace(ends=record.ends[: max(1, int(record.batches.max()))])
+        record = jax.tree.map(lambda x: np.asarray(x)[..., : min(size, replications - i * size)], record)
+        return record._replace(
+            regret=record.regret[: exact.points], ends=record.ends[:batches], actions=record.actions[: keep_actions * run.horizon]
+        )
+
+    shape = (program, shape_of(inputs), sizes)
+    if shape not in _SEEN:
+        with _COMPILING.setdefault(shape, threading.Lock()):
+            if shape not in _SEEN:
+                records = [part(i) for i in range(parts)]
+                _SEEN.add(shape)
+                return records
+    if parts == 1:
+        return [part(0)]
+    others = _pool(parts - 1).map(part, range(1, parts))
+    return [part(0), *others]
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "blts")
+
+
+def shape_of(tree: Any) -> Any:
+    """What decides a compilation: the structure of a tree, and the shapes and types of its leaves."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, tuple((np.shape(leaf), jax.numpy.result_type(leaf)) for leaf in leaves)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
