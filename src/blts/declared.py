@@ -16,7 +16,7 @@ same methods, so a further subclass that overrides `log_likelihood` loses it aga
 The base classes of parts (`Agent`, `Env`, …; see `_module.Contract`) say what a part must and may define: `@required` and
 `@optional` methods have a docstring and no body, and an object has them once a subclass defines them; everything else in a base
 class is a default. What is lost falls back to that default, where there is one: a scheme that overrides `step` has
-`Batching.most` again.
+`Batching.max_batches` again.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def warnings(
     if why:
         found.append(
             f"in {unsound} of {refreshes} refreshes the draws are not those of the posterior ({'; '.join(why)}). "
-            "Check that the model can give these rewards; then leave out the belief, so that Thompson takes its default, "
-            "or give the chains more steps."
+            "Check that the model can give these rewards. If it can, give the chains more steps, or, if you chose a sampler or a "
+            "belief, leave it out to use the default."
         )
     return found
 
@@ -65,7 +65,7 @@ def failings(rhat: float = math.nan, stuck: float = math.nan, least: float = mat
     return found
 
 
-def figures(acceptance: float, least: float, rhat: float, stuck: float, ess: float) -> str:
+def describe(acceptance: float, least: float, rhat: float, stuck: float, ess: float) -> str:
     """The figures themselves as a sentence; empty where there are none."""
     parts = []
     if math.isfinite(rhat):

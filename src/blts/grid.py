@@ -28,7 +28,7 @@ FEW = 3.5  # points that share the mass along an axis: as many as a normal law h
 AT_ONCE = 2**21  # densities of single rewards that are computed together
 
 
-class Grid(NamedTuple):
+class GridPosterior(NamedTuple):
     """A posterior as weighted points on a grid."""
 
     points: np.ndarray
@@ -37,7 +37,7 @@ class Grid(NamedTuple):
     """Their probabilities, which add up to 1."""
     shape: tuple[int, ...]
     """Points along each axis, the last one fastest."""
-    resolved: float = 0.0
+    error: float = 0.0
     """How far means and sds move where every second point is left out, in posterior sds: the error of the quadrature.
     Infinite where hardly any points have the mass."""
 
@@ -58,7 +58,7 @@ class Grid(NamedTuple):
         return np.array([w @ np.clip((x - v) / e + 0.5, 0.0, 1.0) for x in np.ravel(at)])
 
 
-def grid(model: Any, rows: Row, starts: np.ndarray | None = None) -> Grid:
+def grid(model: Any, rows: Row, starts: np.ndarray | None = None) -> GridPosterior:
     """The posterior of one arm on a grid.
 
     Args:
@@ -139,7 +139,7 @@ def _root(model: Any, rows: Row, mode: np.ndarray) -> np.ndarray:
     return np.diag([powers[np.argmax(~(fall < 0.5))] for fall in falls])
 
 
-def _covering(model: Any, rows: Row, modes: np.ndarray, centre: np.ndarray, root: np.ndarray) -> Grid:
+def _covering(model: Any, rows: Row, modes: np.ndarray, centre: np.ndarray, root: np.ndarray) -> GridPosterior:
     """The grid over all modes, in the coordinates z of θ = centre + root z."""
     dim = len(centre)
     places = np.linalg.solve(root, (modes - centre).T).T
@@ -163,11 +163,11 @@ def _covering(model: Any, rows: Row, modes: np.ndarray, centre: np.ndarray, root
     weights /= weights.sum()
     second = (slice(None, None, 2),) * dim
     half = weights[second]
-    coarse = Grid(points.reshape(*[size] * dim, dim)[second].reshape(-1, dim), half.ravel() / half.sum(), half.shape)
-    fine = Grid(points, weights.ravel(), weights.shape)
+    coarse = GridPosterior(points.reshape(*[size] * dim, dim)[second].reshape(-1, dim), half.ravel() / half.sum(), half.shape)
+    fine = GridPosterior(points, weights.ravel(), weights.shape)
     gaps = []
     for i in range(dim):
         (mean, sd), (other, other_sd) = fine.moments(fine.points[:, i]), coarse.moments(coarse.points[:, i])
         gaps += [abs(mean - other) / sd, abs(sd - other_sd) / sd]
     few = 1 / np.sum(np.square(fine.weights)) < FEW**dim
-    return fine._replace(resolved=np.inf if few else float(max(gaps)))
+    return fine._replace(error=np.inf if few else float(max(gaps)))

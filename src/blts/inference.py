@@ -23,7 +23,7 @@ SURE = 2.225
 """√(-½ log(p/2)) for p = 10⁻⁴: the Kolmogorov distance of N independent draws is above SURE/√N with probability p at most."""
 
 
-class Comparison(NamedTuple):
+class CheckedQuantity(NamedTuple):
     """Draws of one quantity and its exact posterior."""
 
     name: str
@@ -38,7 +38,7 @@ class Comparison(NamedTuple):
 class Check(NamedTuple):
     """What `Posterior.check` found; printed, it is a sentence for each quantity and a verdict."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[CheckedQuantity, ...]
     allowed: float
     """The Kolmogorov distance that as many exact draws stay below in 9,999 of 10,000 cases."""
     quadrature_error: float
@@ -46,7 +46,7 @@ class Check(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Whether the draws cannot be told from exact ones."""
+        """Whether the draws cannot be distinguished from exact ones."""
         return all(c.kolmogorov <= self.allowed for c in self.comparisons)
 
     def __str__(self) -> str:
@@ -56,10 +56,10 @@ class Check(NamedTuple):
             for c in self.comparisons
         ]
         verdict = (
-            f"These draws cannot be told from exact ones (distances up to {self.allowed:.3f} are chance)."
+            f"These draws cannot be distinguished from exact ones (distances up to {self.allowed:.3f} are chance)."
             if self.ok
-            else f"WARNING: these are not draws from the posterior, whose distances stay below {self.allowed:.3f}; leave out the "
-            "sampler, or take shorter steps or more of them."
+            else f"WARNING: these are not draws from the posterior: exact draws stay below {self.allowed:.3f}. Use smaller or "
+            "more steps, or the default sampler."
         )
         return "\n".join([*lines, verdict])
 
@@ -100,9 +100,9 @@ class Posterior:
             ConfigError: the model has more parameters, or the posterior is too uneven for the grid.
         """
         exact = grid(self.model, self.rows, self.draws[:16])
-        if exact.resolved > 0.01:
+        if exact.error > 0.01:
             raise ConfigError(
-                f"The grid does not resolve this posterior (it is off by {exact.resolved:.2g} posterior sds); compare the draws of "
+                f"The grid does not resolve this posterior (it is off by {exact.error:.2g} posterior sds); compare the draws of "
                 "two samplers instead."
             )
         of_grid = {f"θ[{i}]" if self.model.dim > 1 else "θ": exact.points[:, i] for i in range(self.model.dim)}
@@ -111,7 +111,7 @@ class Posterior:
             of_grid["mean reward"] = np.asarray(_mean_rewards(self.model, self.rows, jnp.asarray(exact.points)))
         drawn["mean reward"] = self.mean_reward.astype(float)
         found = tuple(_compared(name, exact, of_grid[name], drawn[name]) for name in of_grid)
-        return Check(found, SURE / len(self.draws) ** 0.5, exact.resolved)
+        return Check(found, SURE / len(self.draws) ** 0.5, exact.error)
 
     def __repr__(self) -> str:
         n = len(self.rows.reward)
@@ -122,7 +122,7 @@ class Posterior:
             f"{self.mean_reward.mean():.4g} and {self.mean_reward.std():.4g}.",
         ]
         d = self.diagnostics
-        chains = diagnosis.figures(*(float(x) for x in (d.acceptance, d.least, d.rhat, d.stuck, d.ess)))
+        chains = diagnosis.describe(*(float(x) for x in (d.acceptance, d.least, d.rhat, d.stuck, d.ess)))
         return "\n".join([*lines, *([chains] if chains else []), *(f"WARNING: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -278,10 +278,10 @@ def _belief(sampler: Any, stacked: Any, draws: int) -> Any:
     return belief.check_model(stacked)
 
 
-def _compared(name: str, exact: Any, values: np.ndarray, drawn: np.ndarray) -> Comparison:
+def _compared(name: str, exact: Any, values: np.ndarray, drawn: np.ndarray) -> CheckedQuantity:
     (mean, sd), x = exact.moments(values), np.sort(drawn)
     if not np.isfinite(x).all():
-        return Comparison(name, 1.0, float("nan"), float("nan"))
+        return CheckedQuantity(name, 1.0, float("nan"), float("nan"))
     F, i = exact.cdf(values, x), np.arange(len(x))
     distance = max(np.max((i + 1) / len(x) - F), np.max(F - i / len(x)))
-    return Comparison(name, float(distance), float((x.mean() - mean) / sd), float(x.std() / sd - 1))
+    return CheckedQuantity(name, float(distance), float((x.mean() - mean) / sd), float(x.std() / sd - 1))

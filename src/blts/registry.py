@@ -161,7 +161,7 @@ def _from_plugin(kind: str, name: str) -> Entry:
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Everything of a kind that can be built, those of other packages last; `problems` says what was left out."""
+    """Everything of a kind that can be built, those of other packages last; `unusable_parts` says what was left out."""
     for name in plugins.offered(kind).keys() - _registered(kind).keys():
         with contextlib.suppress(ConfigError):
             _from_plugin(kind, name)
@@ -170,7 +170,7 @@ def entries(kind: str) -> dict[str, Entry]:
     )
 
 
-def problems() -> list[str]:
+def unusable_parts() -> list[str]:
     """Why parts of installed packages cannot be used, a sentence each."""
     found = []
     for kind in plugins.GROUPS:

@@ -172,9 +172,9 @@ def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: A
             f"{type(agent).__name__} played actions that do not exist in up to {horizon - played} of {horizon} rounds; "
             f"its act must return whole numbers from 0 to {env.actions - 1}."
         )
-    closed, most = max(int(record.batches.max()) for record in records), batching.most(horizon, env.actions)
+    closed, most = max(int(record.batches.max()) for record in records), batching.max_batches(horizon, env.actions)
     if closed > most:
-        raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its most() says at most {most}; mend most().")
+        raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its max_batches() returns {most}; mend it.")
 
 
 _SEEN: set[Any] = set()
@@ -288,7 +288,7 @@ def _check_memory(env, agent, batching, times, replications: int, chunk: int, se
     kept = (
         4
         * replications
-        * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.most(settings["horizon"], env.actions))
+        * (len(times) + settings["keep_actions"] * settings["horizon"] + batching.max_batches(settings["horizon"], env.actions))
     )
     free = available_memory()
     if free is not None and lanes + kept > free:

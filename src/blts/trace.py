@@ -15,7 +15,7 @@ from .errors import ConfigError
 from .loop import Diagnostics, Record
 
 
-class Band(NamedTuple):
+class RegretBand(NamedTuple):
     """A mean over replications with its confidence band, at each recorded time."""
 
     times: np.ndarray
@@ -100,7 +100,7 @@ class Trace:
         """Regret at the horizon, one number a replication."""
         return self.regret[:, -1]
 
-    def band(self, level: float = 0.95) -> Band:
+    def band(self, level: float = 0.95) -> RegretBand:
         """The mean regret over time with a band that covers the whole mean curve with probability `level`.
 
         A sup-t band by the bootstrap, as in reports; of more than 256 recorded times, its width in standard errors is found on 256.
@@ -119,7 +119,7 @@ class Trace:
         some = np.unique(np.linspace(0, len(self.times) - 1, 256).round().astype(int))
         found = statistics.band(self.regret[:, some], level)
         mean, reach = self.regret.mean(0), found.critical * _standard_error(self.regret)
-        return Band(self.times, mean, mean - reach, mean + reach)
+        return RegretBand(self.times, mean, mean - reach, mean + reach)
 
     def batches_by(self, times: Any = None) -> np.ndarray:
         """How many batches each replication had closed by the given rounds (by default the recorded ones)."""
@@ -165,7 +165,7 @@ class Trace:
     def chains(self) -> str:
         """How the chains of the refreshes did, in a sentence; empty where there were none to compare."""
         s = self.summary()
-        return diagnosis.figures(*(float(s.get(name, math.nan)) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
+        return diagnosis.describe(*(float(s.get(name, math.nan)) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
 
     def __repr__(self) -> str:
         s = self.summary()

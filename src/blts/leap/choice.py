@@ -45,7 +45,7 @@ def choose(engine: str, env: Any, agent: Any, batching: Any, *, horizon: int, po
 def _worth_it(env: Any, batching: Any, horizon: int, points: int) -> bool:
     # Of the arms whose doublings are counted one goes on, and the others soon stop.
     doubling = type(batching) is DoublingCounts and batching.states == 1
-    batches = env.actions + math.log2(horizon) if doubling else batching.most(horizon, env.actions)
+    batches = env.actions + math.log2(horizon) if doubling else batching.max_batches(horizon, env.actions)
     return horizon - ROUNDS_A_BATCH * batches - ROUNDS_A_POINT * points > WORTH_LEAPING
 
 

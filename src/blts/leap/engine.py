@@ -111,7 +111,7 @@ def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> L
         jax.vmap(agent.init)(key_agent), repeat(summary), none, jnp.zeros((R, env.actions)), repeat(Diagnostics.start())
     )
     schemes = jax.vmap(lambda k: batching.init(k, env.actions))(keys)
-    ends = jnp.zeros((R, batching.most(horizon, env.actions)), int)
+    ends = jnp.zeros((R, batching.max_batches(horizon, env.actions)), int)
     return Lanes(zero, zero, schemes, jnp.ones(R, bool), learning, none, zero, jnp.zeros((R, points)), ends, zero)
 
 
