@@ -190,7 +190,7 @@ class DoubledSinceSwitch(Batching):
         # A pair with count N at the start of a batch needs more than N + c further plays: 1, 2, 4, … with c = 0. Batches that
         # other pairs end only raise N. A larger c needs more plays, so c = 0 gives the bound.
         cost = (lambda level: 2 ** max(level - 1, 0)) if self.inclusive else (lambda level: 2**level)
-        doublings = theory.most_closings(self.states * actions, horizon, cost)
+        doublings = theory.max_closings(self.states * actions, horizon, cost)
         if not self.linear_growth:
             return doublings
         # The m batches between two doublings last at least 1 + … + m rounds.
