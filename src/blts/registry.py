@@ -23,7 +23,7 @@ class Entry(NamedTuple):
     """A registered part."""
 
     kind: str
-    """"agent", "batching", "environment", "model", "sampler", "method" or "task"."""
+    """The kind: "agent", "batching", "environment", "model", "sampler", "method" or "task"."""
     name: str
     summary: str
     """One sentence for `blts list`."""
