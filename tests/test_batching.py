@@ -170,8 +170,8 @@ def greedy(cost, arms: int, horizon: int) -> list[int]:
 def test_most_is_attained_by_doubling(arms, horizon):
     one_more = lambda j: 1 if j < 2 else 2 ** (j - 1)  # noqa: E731  # closings at 1, 2, 4, 8, …
     two_and_one_more = lambda j: 2**j  # noqa: E731  # closings at 1, 3, 7, …
-    assert len(flushes(DoublingCounts, greedy(one_more, arms, horizon), arms)) == DoublingCounts().most(horizon, arms)
-    assert len(flushes(DoubledSinceSwitch, greedy(two_and_one_more, arms, horizon), arms)) == DoubledSinceSwitch().most(
+    assert len(flushes(DoublingCounts, greedy(one_more, arms, horizon), arms)) == DoublingCounts().max_batches(horizon, arms)
+    assert len(flushes(DoubledSinceSwitch, greedy(two_and_one_more, arms, horizon), arms)) == DoubledSinceSwitch().max_batches(
         horizon, arms
     )
 
@@ -180,22 +180,22 @@ def test_most_is_attained_by_doubling(arms, horizon):
 def test_most_is_the_maximum_over_all_sequences(arms):
     for horizon in range(1, 9 if arms < 3 else 8):
         sequences = list(product(range(arms), repeat=horizon))
-        assert max(len(algorithm_2(p, arms)) for p in sequences) == DoublingCounts().most(horizon, arms)
-        assert max(len(tsde_counts(p, arms)) for p in sequences) == DoubledSinceSwitch().most(horizon, arms)
+        assert max(len(algorithm_2(p, arms)) for p in sequences) == DoublingCounts().max_batches(horizon, arms)
+        assert max(len(tsde_counts(p, arms)) for p in sequences) == DoubledSinceSwitch().max_batches(horizon, arms)
 
 
 @given(plays)
 @settings(max_examples=100, deadline=None)
 def test_most_is_never_exceeded(played):
     n = len(played)
-    assert len(algorithm_2(played, ARMS)) <= DoublingCounts().most(n, ARMS)
-    assert len(tsde_counts(played, ARMS)) <= DoubledSinceSwitch().most(n, ARMS)
+    assert len(algorithm_2(played, ARMS)) <= DoublingCounts().max_batches(n, ARMS)
+    assert len(tsde_counts(played, ARMS)) <= DoubledSinceSwitch().max_batches(n, ARMS)
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 7, 8, 64])
 def test_most_of_the_clocks_is_exact(horizon):
     for scheme, arguments in ((Sequential, ()), (Fixed, (5,)), (StaticDoubling, ()), (Grid, ((2, 3, 40),))):
-        assert len(flushes(scheme, [0] * horizon, arguments=arguments)) == scheme(*arguments).most(horizon, ARMS)
+        assert len(flushes(scheme, [0] * horizon, arguments=arguments)) == scheme(*arguments).max_batches(horizon, ARMS)
 
 
 # The paper's statements
@@ -259,7 +259,7 @@ def test_the_sharp_bound_is_the_maximum_over_all_splits():
             best = max(sum(k.bit_length() for k in split) for split in compositions(horizon, arms))  # ⌊log2 k⌋ + 1, and 0 at 0
             assert theory.batches_sharp(arms, horizon) == best
             best = max(sum((k + 1).bit_length() - 1 for k in split) for split in compositions(horizon, arms))  # ⌊log2(k + 1)⌋
-            assert DoubledSinceSwitch().most(horizon, arms) == best
+            assert DoubledSinceSwitch().max_batches(horizon, arms) == best
 
 
 def test_where_the_printed_bound_fails():
@@ -271,7 +271,9 @@ def test_where_the_printed_bound_fails():
     assert [t for n, t in fails if n == 1] == [t for t in range(1, 2000) if t & (t + 1)]
     assert [(n, t) for n, t in fails if n > 1] == []  # with more arms the N in front of log T leaves room
     # TSDE's rule, whose closings are at 1, 3, 7, …, obeys the printed bound always.
-    assert all(DoubledSinceSwitch().most(t, n) <= theory.batches_bound(n, t) + 1e-9 for n in (1, 2, 3, 15) for t in range(1, 2000))
+    assert all(
+        DoubledSinceSwitch().max_batches(t, n) <= theory.batches_bound(n, t) + 1e-9 for n in (1, 2, 3, 15) for t in range(1, 2000)
+    )
     # With N arms the sum is concave, so the true order is N log2(T/N): here 15 arms and 650 rounds.
     assert theory.batches_sharp(15, 650) < theory.batches_bound(15, 650)
 
@@ -327,7 +329,7 @@ def test_one_of_several_is_that_one():
     for number, ends in enumerate(alone):
         assert flushes(OneOf, played, arguments=(schemes, number)) == ends
         assert str(OneOf(schemes, number)) == str(schemes[number])
-    assert OneOf(schemes, 1).most(LENGTH, ARMS) == LENGTH
+    assert OneOf(schemes, 1).max_batches(LENGTH, ARMS) == LENGTH
     for number in (-1, 4):
         with pytest.raises(ConfigError, match="number must be from 0 to 3"):
             OneOf(schemes, number)

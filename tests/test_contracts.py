@@ -198,7 +198,7 @@ def test_a_batching_scheme_runs(batching, world):
     trace = simulate(0, env, agents.Uniform(env.actions), scheme, horizon=HORIZON, replications=REPLICATIONS)
     healthy(trace, env)
     assert (trace.batches >= 1).all()
-    assert (trace.batches <= scheme.most(HORIZON, env.actions)).all()
+    assert (trace.batches <= scheme.max_batches(HORIZON, env.actions)).all()
     copy = from_json(to_json(scheme))
     assert repr(copy) == repr(scheme) == repr(pickle.loads(pickle.dumps(scheme)))
 

@@ -89,6 +89,16 @@ def upward(part: str, tree: ast.AST, package: tuple[str, ...]) -> list[str]:
     return wrong
 
 
+def test_the_design_lists_these_layers():
+    lines = [" · ".join(parts) for parts in LAYERS]
+    assert "```\n" + "\n".join(lines) + "\n```" in (ROOT / "DESIGN.md").read_text()
+
+
+def test_the_design_says_what_each_part_holds():
+    table = (ROOT / "DESIGN.md").read_text().split("## What is where")[1].split("###")[0]
+    assert [part for part in LEVEL if f"`{part}/`" not in table and f"`{part}.py`" not in table] == []
+
+
 def test_every_part_has_a_layer():
     parts = {part_of(path) for path in files()} - OUTSIDE
     assert parts == set(LEVEL)

@@ -17,7 +17,7 @@ from blts.dynamics import Inventory, LinearQuadratic
 from blts.envs import MDP, DrawnMDP, ParametricMDP, garnet, riverswim, riverswim_paper, riverswim_strehl, strens_chain
 from blts.errors import ConfigError
 from blts.models import Gaussian, Tabular
-from blts.planning.optimistic import most_hopeful
+from blts.planning.optimistic import optimistic_values
 from blts.samplers import ExactRows, LogGammaRows, MirroredRows, sgld
 from blts.simulation import simulate
 from laws import LEVEL, counts_p, mean_p
@@ -200,7 +200,7 @@ def test_tsde_and_dynamic_doubling_by_hand(pseudo, linear):
     assert ends == tsde_by_hand(PAIRS, pseudo, linear)
     assert ends != tsde_by_hand(PAIRS, pseudo, not linear)
     assert linear or ends != tsde_by_hand(PAIRS, 4 * pseudo + 2, linear)
-    assert len(ends) <= rule.most(len(PAIRS), 2)
+    assert len(ends) <= rule.max_batches(len(PAIRS), 2)
 
 
 def test_ucrl2_closes_when_visits_in_the_batch_reach_those_before():
@@ -323,7 +323,7 @@ def test_hope_is_the_best_of_the_ball():
         A = np.block([[np.eye(S), -np.eye(S)], [-np.eye(S), -np.eye(S)], [np.zeros((1, S)), np.ones((1, S))]])
         b = np.concatenate([p, -p, [radius]])
         found = linprog(c, A, b, np.concatenate([np.ones(S), np.zeros(S)])[None], [1.0], bounds=[(0, None)] * (2 * S))
-        got = most_hopeful(jnp.asarray(p[None, None], float), jnp.asarray([[radius]], float), jnp.asarray(values, float))
+        got = optimistic_values(jnp.asarray(p[None, None], float), jnp.asarray([[radius]], float), jnp.asarray(values, float))
         assert float(got[0, 0]) == pytest.approx(-found.fun, abs=1e-5)
 
 

@@ -221,7 +221,7 @@ NEUTRAL = {
     ("agent", "incremental"), ("belief", "incremental"), ("agent", "plain_memory"), ("belief", "plain_memory"),
     ("chain", "needs_log"), ("env", "actions"), ("agent", "actions"),
     # How many batches there can be sizes a record, which is checked after the run.
-    ("batching", "most"),
+    ("batching", "max_batches"),
 }  # fmt: skip
 
 
@@ -412,10 +412,10 @@ def test_a_scheme_that_closes_more_batches_keeps_all_their_ends():
     assert (trace.ends == np.arange(1, 31)).all()
 
     class Wrong(Hasty):
-        def most(self, horizon, actions):
+        def max_batches(self, horizon, actions):
             return 5
 
-    with pytest.raises(ConfigError, match=r"Wrong closed 30 batches, and its most\(\) says at most 5"):
+    with pytest.raises(ConfigError, match=r"Wrong closed 30 batches, and its max_batches\(\) returns 5"):
         simulate(0, WORLD, UCB1(3), Wrong(), horizon=30, replications=2)
 
 

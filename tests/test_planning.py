@@ -127,17 +127,23 @@ def certifies(P, r, found, slack=1e-12) -> bool:
     return honest and low - slack <= mine <= high + slack
 
 
-def jitted(P, r, policy=None, most=100):
+def jitted(P, r, policy=None, max_iterations=100):
     """Howard's method in double precision; one compilation for all models of a shape."""
     policy = np.argmax(r, -1) if policy is None else np.asarray(policy)
     with jax.enable_x64(True):
-        return jax.tree.map(np.asarray, howard(jnp.asarray(P, float), jnp.asarray(r, float), policy, most=most))
+        return jax.tree.map(np.asarray, howard(jnp.asarray(P, float), jnp.asarray(r, float), policy, max_iterations=max_iterations))
 
 
-def hot(P, r, policy=None, most=100, sweeps=2000):
+def hot(P, r, policy=None, max_iterations=100, max_sweeps=2000):
     """The planner of sampled models, in single precision; one compilation for all models of a shape."""
     policy = np.argmax(r, -1) if policy is None else policy
-    return plan(jnp.asarray(P, jnp.float32), jnp.asarray(r, jnp.float32), jnp.asarray(policy), most=most, sweeps=sweeps)
+    return plan(
+        jnp.asarray(P, jnp.float32),
+        jnp.asarray(r, jnp.float32),
+        jnp.asarray(policy),
+        max_iterations=max_iterations,
+        max_sweeps=max_sweeps,
+    )
 
 
 def garnets(count=40):
@@ -179,7 +185,7 @@ def test_howard_in_double_precision():
 def test_a_capped_howard_says_so():
     """The mutant: from 'go left everywhere' one evaluation is not enough, and the residual shows it."""
     P, r = FIVE["osband-5"][0]
-    found = jitted(P, r, policy=np.zeros(5, int), most=1)
+    found = jitted(P, r, policy=np.zeros(5, int), max_iterations=1)
     assert gain_of(P, r, found.policy).max() < 4.2
     assert not found.converged
     assert found.residual > 1
@@ -266,7 +272,7 @@ def test_a_residual_is_never_below_rounding():
     leave = 2.0**-41
     P = np.array([[[1 - leave, leave]], [[leave, 1 - leave]]])
     r, h = jnp.array([[0.0], [1.0]], jnp.float32), jnp.array([0.0, 2.0**40], jnp.float32)
-    found = relative_value_iteration(lambda h: jnp.asarray(P, jnp.float32) @ h, r, h, most=1)
+    found = relative_value_iteration(lambda h: jnp.asarray(P, jnp.float32) @ h, r, h, max_iterations=1)
     assert float(found.residual) > 1e4
     assert not found.converged
 
@@ -293,7 +299,7 @@ def test_two_cycles_need_damping():
     found = run()
     assert found.converged
     assert float(found.gain) == pytest.approx(0.5, abs=1e-4)
-    undamped = run(damping=0.0, most=500)  # the mutant never settles, and does not say that it has
+    undamped = run(damping=0.0, max_iterations=500)  # the mutant never settles, and does not say that it has
     assert not undamped.converged
     assert float(undamped.residual) == pytest.approx(1.0)
     assert solve(swap, r).gain == pytest.approx(0.5, abs=1e-12)
@@ -390,7 +396,7 @@ def test_long_chains_are_certified(S):
     # The mutant: as many sweeps of value iteration as a common cap allows leave the left half where it is.
     with jax.enable_x64(True):
         table = Sparse(*map(jnp.asarray, transitions))
-        capped = relative_value_iteration(table.expect, jnp.asarray(r), most=S)
+        capped = relative_value_iteration(table.expect, jnp.asarray(r), max_iterations=S)
     assert not capped.converged
     assert not np.asarray(capped.policy).all()
 
@@ -437,7 +443,7 @@ def test_hard_models_are_right_or_flagged():
     P /= P.sum(-1, keepdims=True)
     P = P.astype(np.float32)
     r = np.broadcast_to(rng.random((5, 2)).astype(np.float32), (40, 5, 2))
-    found, cut = hot(P, r, sweeps=500), hot(P, r, most=1, sweeps=1)
+    found, cut = hot(P, r, max_sweeps=500), hot(P, r, max_iterations=1, max_sweeps=1)
     rows = P.astype(float) / P.astype(float).sum(-1, keepdims=True)
     exact = np.array([best_by_programme(x, r[0].astype(float)) for x in rows])
 
@@ -455,8 +461,8 @@ def test_hard_models_are_right_or_flagged():
 def test_value_iteration_takes_over():
     """Howard's method cut short leaves models to value iteration, and only those."""
     models, P, r = garnets()
-    failed = ~np.asarray(hot(P, r, most=1, sweeps=0).converged)
-    both = hot(P, r, most=1)
+    failed = ~np.asarray(hot(P, r, max_iterations=1, max_sweeps=0).converged)
+    both = hot(P, r, max_iterations=1)
     assert 0 < failed.sum() < 40
     assert both.converged.all()
     assert (np.asarray(both.iterations)[failed] > 1).all()
@@ -476,7 +482,7 @@ def test_a_warm_bias_saves_sweeps():
 def test_nan_never_converges():
     _, P, r = garnets()
     P[::2, 0, 1, 2] = np.nan
-    found = hot(P, r, policy=np.ones((40, 5), int), sweeps=3)
+    found = hot(P, r, policy=np.ones((40, 5), int), max_sweeps=3)
     assert not found.converged[::2].any()
     assert found.converged[1::2].all()
 
@@ -513,7 +519,7 @@ def test_bad_models_are_refused(transitions, rewards, words):
             refuse(transitions, rewards)
 
 
-@pytest.mark.parametrize("options", [{"tolerance": 0}, {"tolerance": np.nan}, {"most": 0}])
+@pytest.mark.parametrize("options", [{"tolerance": 0}, {"tolerance": np.nan}, {"max_iterations": 0}])
 def test_bad_options_are_refused(options):
     with pytest.raises(ConfigError):
         solve(GOOD, REWARDS, **options)

@@ -174,7 +174,7 @@ def test_a_class_and_a_function_are_built_in_their_setting(site):
         assert (built.actions, float(built.scale)) == (15, 2.0)
     assert condition("gaussian", "weekly").names["batching"] == "static"
     assert registry.find("agent", "weekly").summary == "UCB1 in weeks."
-    assert registry.problems() == []
+    assert registry.unusable_parts() == []
     with pytest.raises(UnknownName, match="Did you mean 'timid'"):
         registry.find("agent", "timit")
     with pytest.raises(ConfigError, match=r"has no option 'scael'. Did you mean 'scale'"):
@@ -199,7 +199,7 @@ def test_a_broken_entry_point_is_named_and_breaks_nothing_else(site, name):
         registry.find("agent", name)
     assert "timid" in registry.entries("agent")
     assert name not in registry.entries("agent")
-    (sentence,) = registry.problems()
+    (sentence,) = registry.unusable_parts()
     assert sentence.startswith(f"The agent {name!r} of the package good ")
     assert sentence.endswith(".")
     listed = CliRunner().invoke(cli.app, ["list", "--json"], catch_exceptions=False)
@@ -231,7 +231,7 @@ def test_names_that_are_taken(site):
     assert registry.find("agent", "ucb1") is own
     with pytest.raises(ConfigError, match="The packages good and other all have the agent 'mine', so none is used"):
         registry.find("agent", "mine")
-    both, taken = sorted(registry.problems(), key=len)
+    both, taken = sorted(registry.unusable_parts(), key=len)
     assert "'mine'" in both
     assert taken.startswith("The agent 'ucb1' of the package good is left out, because blts has a part of that name")
     with pytest.raises(ConfigError, match="The agent 'ucb1' is one of blts itself; register yours under another name"):

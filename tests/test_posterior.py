@@ -13,7 +13,7 @@ import blts
 import grids
 from blts._typing import Row
 from blts.errors import ConfigError, UnknownName
-from blts.grid import Grid, grid
+from blts.grid import GridPosterior, grid
 
 RNG = np.random.default_rng(0)
 TWO_GROUPS = np.concatenate([RNG.normal(-4, 0.3, 10), RNG.normal(4, 0.3, 10)])
@@ -45,7 +45,7 @@ def test_the_grid_finds_a_gaussian_posterior_wherever_it_is(prior_sd):
     assert abs(mean - (-20.0 * prior_sd**-2 + r.sum()) / precision) < 1e-6 * sd
     at = mean + sd * np.linspace(-4, 4, 101)
     assert np.abs(found.cdf(found.points[:, 0], at) - stats.norm.cdf(at, mean, sd)).max() < 1e-5
-    assert found.resolved < 1e-9
+    assert found.error < 1e-9
 
 
 def test_the_grid_is_the_exact_law_in_two_dimensions():
@@ -80,7 +80,7 @@ def test_the_grid_covers_both_modes():
 
 
 def test_a_grid_that_does_not_resolve_says_so():
-    coarse = Grid(np.array([[0.0], [1.0]]), np.array([0.5, 0.5]), (2,))
+    coarse = GridPosterior(np.array([[0.0], [1.0]]), np.array([0.5, 0.5]), (2,))
     assert coarse.cdf(coarse.points[:, 0], np.array([-1.0, 0.5, 2.0])).tolist() == [0.0, 0.5, 1.0]
     narrow = blts.from_functions(
         lambda theta: -0.5 * theta[0] ** 2,
@@ -105,7 +105,7 @@ def test_the_default_draws_from_the_posterior(case):
     check = found.check()
     assert check.ok, str(check)
     assert check.quadrature_error < 1e-3
-    assert "cannot be told from exact ones" in str(check)
+    assert "cannot be distinguished from exact ones" in str(check)
     again = blts.posterior(model, rewards, **which)
     assert np.array_equal(again.draws, found.draws)
     other = blts.posterior(model, rewards, seed=1, **which)

@@ -1,8 +1,8 @@
-"""Exact draws for parameters of any size: binomial and multinomial counts, Gamma variables. Meant for double precision.
+"""Binomial, multinomial and Gamma draws for parameters of any size, for the leaping engine. Meant for double precision.
 
-Loops run until the last of the lanes that are mapped over is done; every try has its own block of a lane's key, so a
-lane's number does not depend on its company. (`_random.log_gamma` writes its tries out, which is faster for many
-thousand lanes and takes ten times as long to compile.)
+Under `vmap` the rejection loops run until the last lane accepts. Every proposal has its own block of the lane's key, so a lane's
+draw does not depend on the other lanes. (`_random.log_gamma` unrolls its proposals: faster for thousands of lanes, and ten times as
+slow to compile.)
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ from jax import lax
 from . import _random
 from ._typing import Array, Float, Int, PRNGKey
 
-FEW = 10.0  # below this expectation counting upwards is faster, and above it the rejection's constants hold
-MOST = 128  # with an expectation below 10, a count above this has probability 1e-90
+FEW = 10.0  # below this expectation inversion is faster; above it the constants of the rejection method are valid
+MAX_COUNT = 128  # with an expectation below 10, a larger count has probability 1e-90
 
 
 def binomial(key: PRNGKey, n: Int[Array, ""], q: Float[Array, ""]) -> Int[Array, ""]:
-    """The number of successes among n trials with probability q each."""
+    """The number of successes in n trials.
+
+    Args:
+        key: the key.
+        n: the number of trials.
+        q: the probability of success.
+
+    Returns:
+        The draw.
+    """
     flip = q > 0.5
     less = jnp.clip(jnp.where(flip, 1 - q, q), 0.0, 0.5)
     size = n.astype(float)
@@ -32,7 +41,7 @@ def binomial(key: PRNGKey, n: Int[Array, ""], q: Float[Array, ""]) -> Int[Array,
 
 
 def _units(words: Array, block: Array) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Two numbers in (0, 1) of 32 bits each; a count's standard deviation is far below 2³²."""
+    """Two uniform numbers in (0, 1) of 32 bits each."""
     high, low = _random._block(words, block)
     return _unit(high), _unit(low)
 
@@ -42,14 +51,14 @@ def _unit(word: Array) -> Float[Array, "..."]:
 
 
 def _count_up(words: Array, n: Float[Array, ""], q: Float[Array, ""]) -> Float[Array, ""]:
-    """By inversion: P(k + 1) = P(k) (n - k)/(k + 1) q/(1 - q), from k = 0 until the sum exceeds a uniform number."""
+    """Inversion: sum P(k + 1) = P(k) (n - k)/(k + 1) q/(1 - q) from k = 0 until it exceeds a uniform number."""
     high, low = _units(words, jnp.uint32(0))
     u = high + (low - 0.5) * 2.0**-32  # 64 bits, for the tails of small probabilities
     odds = q / (1 - q)
 
     def more(carry):
         k, left, mass = carry
-        return (left >= mass) & (k < n) & (k < MOST)
+        return (left >= mass) & (k < n) & (k < MAX_COUNT)
 
     def up(carry):
         k, left, mass = carry
@@ -59,7 +68,7 @@ def _count_up(words: Array, n: Float[Array, ""], q: Float[Array, ""]) -> Float[A
 
 
 def _reject(words: Array, n: Float[Array, ""], q: Float[Array, ""]) -> Float[Array, ""]:
-    """Hörmann's transformed rejection (BTRS, 1993), for n q ≥ 10 and q ≤ 1/2; four of five proposals are taken."""
+    """Hörmann's transformed rejection (BTRS, 1993), for n q ≥ 10 and q ≤ 1/2; four of five proposals are accepted."""
     sd = jnp.sqrt(n * q * (1 - q))
     b = 1.15 + 2.53 * sd
     a = -0.0873 + 0.0248 * b + 0.01 * q
@@ -89,7 +98,7 @@ def _reject(words: Array, n: Float[Array, ""], q: Float[Array, ""]) -> Float[Arr
     return lax.while_loop(lambda carry: ~carry[1], propose, (jnp.zeros_like(n), jnp.zeros((), bool), jnp.uint32(1)))[0]
 
 
-_SMALL = np.array(  # log k! - ((k + ½) log(k + 1) - (k + 1) + ½ log 2π) for k = 0 … 9, where the series is not exact enough
+_SMALL = np.array(  # log k! - ((k + ½) log(k + 1) - (k + 1) + ½ log 2π) for k = 0 … 9, where the series is not accurate enough
     [
         0.08106146679532726,
         0.04134069595540929,
@@ -106,16 +115,25 @@ _SMALL = np.array(  # log k! - ((k + ½) log(k + 1) - (k + 1) + ½ log 2π) for 
 
 
 def _stirling(k: Float[Array, ""]) -> Float[Array, ""]:
-    """What Stirling's formula about k + 1 leaves of log k!."""
+    """The remainder of Stirling's formula for log k!, expanded about k + 1."""
     x = 1 / (k + 1)
     series = (1 / 12 - (1 / 360 - x * x / 1260) * x * x) * x
     return jnp.where(k < 10, jnp.asarray(_SMALL)[jnp.clip(k, 0, 9).astype(int)], series)
 
 
 def multinomial(key: PRNGKey, n: Int[Array, ""], p: Float[Array, " cells"]) -> Int[Array, " cells"]:
-    """How n independent trials fall into cells with probabilities p; a cell with p = 0 gets none."""
+    """The counts of n independent trials in cells.
+
+    Args:
+        key: the key.
+        n: the number of trials.
+        p: the probabilities of the cells.
+
+    Returns:
+        The counts; a cell with p = 0 gets none.
+    """
     tail = jnp.cumsum(p[::-1])[::-1]
-    # Of what the cells before it have left; the last with p > 0 gets all of it, whatever a quotient rounds to.
+    # The conditional probability given the earlier cells. The last cell with p > 0 gets exactly 1, whatever the rounding.
     share = jnp.where(p > 0, jnp.where(tail <= p, 1.0, p / jnp.where(tail > 0, tail, 1.0)), 0.0)
 
     def fill(left, cell):
@@ -127,7 +145,15 @@ def multinomial(key: PRNGKey, n: Int[Array, ""], p: Float[Array, " cells"]) -> I
 
 
 def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
-    """The logarithm of a Gamma variable with shape `a` and rate 1 (Marsaglia and Tsang 2000); a < 1 comes from a + 1."""
+    """The logarithm of a Gamma variable with rate 1 (Marsaglia and Tsang 2000).
+
+    Args:
+        key: the key.
+        a: the shape; for a < 1 the draw is made at a + 1 and corrected.
+
+    Returns:
+        The draw.
+    """
     words = jax.random.key_data(key)
     small = a < 1
     d = jnp.where(small, a + 1, a) - 1 / 3

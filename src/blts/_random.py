@@ -1,8 +1,8 @@
-"""Random numbers by index: JAX's threefry keys, with the generator unrolled so that XLA fuses it on a CPU.
+"""Random numbers: JAX's threefry generator, unrolled so that XLA fuses it on a CPU. `random.py` exports the public names.
 
-The bits are those of `jax.random` with its default generator (a test compares them), so `split` and `fold_in` are the
-ordinary ones; only the second of two rounds that share their normals has bits of its own. On two CPU cores this gives four
-times the bits, and the fused Box–Muller below nine times the normals.
+The bits equal those of `jax.random` with its default generator (a test compares them), and `split` and `fold_in` are JAX's own.
+Only the second of two rounds that share their normals has other bits. On two CPU cores this gives four times as many bits per
+second as JAX's, and the fused Box–Muller nine times as many normals.
 """
 
 from __future__ import annotations
@@ -24,12 +24,22 @@ from .lanes import elementwise
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 2011)
 _WORDS = 5
-"""A key is two words for the generator, two for where its blocks begin, and which half of its normals are meant."""
+"""A key has two words for the generator, two for the offset of its counter blocks, and one that selects a half of its normals."""
 
 
 @elementwise
 def threefry(k0: Array, k1: Array, x0: Array | np.uint32, x1: Array | np.uint32) -> tuple[Array, Array]:
-    """Threefry-2x32 with 20 rounds on the counter block (x0, x1)."""
+    """Threefry-2x32 with 20 rounds.
+
+    Args:
+        k0: the first word of the key.
+        k1: the second word of the key.
+        x0: the first word of the counter block.
+        x1: the second word of the counter block.
+
+    Returns:
+        Two words of random bits.
+    """
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + k0, x1 + k1
     for i in range(5):
@@ -46,14 +56,14 @@ def _words(key: Array) -> list[Array]:
 
 
 def _block(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
-    """The words of block `counter`; the other half has blocks of its own."""
+    """The two words of block `counter`; each half has its own blocks."""
     k0, k1, x0, x1, half = _words(key)
     return threefry(k0, k1, x0 + jnp.zeros_like(counter), x1 + (half << np.uint32(31)) + counter)
 
 
 def _key(words: tuple[Array, Array]) -> Array:
-    # Not fused with what is drawn from the key: in loops that LLVM does not vectorise, its vectoriser (jaxlib 0.11) visits every
-    # path from a number to its uses, and two generators in one kernel have 2⁴⁰ of them.
+    # The barrier keeps XLA from fusing this with draws from the key. In loops that LLVM does not vectorise, its vectoriser
+    # (jaxlib 0.11) visits every path from a number to its uses, and two generators in one kernel have 2⁴⁰ paths.
     words = lax.optimization_barrier(words)
     return jnp.stack([*words, *[jnp.zeros_like(words[0])] * (_WORDS - 2)], axis=-1)
 
@@ -90,12 +100,22 @@ def _implementation():
 
 
 def as_key(seed: int | PRNGKey) -> PRNGKey:
-    """The root key of a seed, or of a key that `jax.random.key` made."""
+    """The root key of a seed.
+
+    Args:
+        seed: an integer from 0 to 2³² - 1, or a key from `jax.random.key`.
+
+    Returns:
+        A key of this generator.
+
+    Raises:
+        ConfigError: it is neither.
+    """
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
         if not 0 <= seed < 2**32:
             raise ConfigError(f"A seed must be a whole number from 0 to 2**32 - 1; got {seed}.")
         words: Any = np.array([0, seed, *[0] * (_WORDS - 2)], np.uint32)
-        return from_words(words)  # what `_seed` gives, without a program for it
+        return from_words(words)  # equals `_seed`, without compiling a program
     words = seed
     if isinstance(seed, jax.Array) and jnp.issubdtype(seed.dtype, jax.dtypes.prng_key):
         words = jax.random.key_data(seed)
@@ -106,17 +126,37 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
 
 
 def _unit(word: Array) -> Float[Array, "..."]:
-    """A word as a number in (0, 1], fine near zero, where a logarithm needs it."""
+    """A word as a number in (0, 1], with high resolution near zero for logarithms."""
     return ((word >> np.uint32(1)).astype(jnp.int32).astype(jnp.float32) + 0.5) * jnp.float32(2**-31)
 
 
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-    """Uniform numbers in [0, 1) on a grid of 2^-24."""
+    """Uniform numbers in [0, 1), multiples of 2^-24.
+
+    Args:
+        key: the key.
+        shape: of the result.
+
+    Returns:
+        The numbers.
+
+    >>> from blts import random
+    >>> random.uniform(random.key(0), (3,)).shape
+    (3,)
+    """
     return (jax.random.bits(key, shape, jnp.uint32) >> np.uint32(8)).astype(jnp.int32).astype(float) * 2.0**-24
 
 
 def uniform_pair(key: PRNGKey, counter: Int[Array, ""] | int) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Two uniform numbers in [0, 1), those of block `counter` of the key's stream."""
+    """Two uniform numbers in [0, 1).
+
+    Args:
+        key: the key.
+        counter: which block of its stream.
+
+    Returns:
+        The two numbers of the block.
+    """
     words = _block(jax.random.key_data(key), jnp.asarray(counter, jnp.uint32))
     return tuple((word >> np.uint32(8)).astype(jnp.int32).astype(float) * 2.0**-24 for word in words)  # type: ignore[return-value]
 
@@ -134,17 +174,24 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
 
 
 def _box_muller(radius: Array, angle: Array) -> Array:
-    """A point in the plane with two Gaussian coordinates, as one complex number: two arrays would be computed apart."""
+    """Two standard normals as one complex number, so that XLA computes them in one kernel."""
     turn = lax.bitcast_convert_type(angle, jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)  # in [-1/2, 1/2)
     r, square = jnp.sqrt(-2 * jnp.log(_unit(radius))), turn * turn
     return lax.complex(r * _polynomial(_COSINE, square), r * turn * _polynomial(_SINE, square))
 
 
 def normal(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
-    """Standard normals by Box–Muller: one generator block a number, no table, no branch, one fused kernel.
+    """Standard normals by Box–Muller, without tables or branches, in one fused kernel.
 
-    A block gives two normals: two rounds that follow each other share blocks and take one half each (`round_key`). The
-    largest value is 6.66, which a float32 normal exceeds once in 4·10¹⁰ draws.
+    A block gives two normals; two successive rounds share blocks and take one half each (`round_key`). The largest value is 6.66,
+    which a normal exceeds once in 4·10¹⁰ draws.
+
+    Args:
+        key: the key.
+        shape: of the result.
+
+    Returns:
+        The numbers.
     """
     k0, k1, x0, x1, half = _words(jax.random.key_data(key))
     counters = _counters(shape)
@@ -156,37 +203,70 @@ split = jax.random.split
 fold_in = jax.random.fold_in
 
 ENV, ACT, OBSERVE = (purpose << 26 for purpose in (1, 2, 3))
-"""Where the blocks of each purpose begin: there is room for 2²⁶, and none is block 0 or 2³² - 1, the only ones of a
-replication's own key that are used otherwise."""
+"""The first counter block of each purpose. Each has 2²⁶ blocks; blocks 0 and 2³² - 1 of a replication's key are used elsewhere."""
 
 
 class Round(NamedTuple):
-    """A round's number as a pair of rounds, and which of the two it is."""
+    """The number of a round, as the number of a pair of rounds and which of the two it is."""
 
     pair: Int[Array, ""]
     half: Int[Array, ""]
 
     @staticmethod
     def of(t: Int[Array, ""] | int) -> Round:
+        """From the number of the round.
+
+        Args:
+            t: the number.
+
+        Returns:
+            The round.
+        """
         return Round(jnp.asarray(t) // 2, jnp.asarray(t) % 2)
 
     @property
     def t(self) -> Int[Array, ""]:
+        """The number of the round."""
         return 2 * self.pair + self.half
 
 
 def round_key(key: PRNGKey, round: Round, purpose: int) -> PRNGKey:
-    """A replication's key for one purpose in a round: its blocks (pair, purpose + i), without a key in between."""
+    """The key of a round for one purpose, without hashing: it selects the blocks (pair, purpose + i) of the replication's key.
+
+    Args:
+        key: of the replication.
+        round: the round.
+        purpose: ENV, ACT or OBSERVE.
+
+    Returns:
+        The key.
+    """
     return _placed(key, round.pair, purpose, round.half)
 
 
 def step_key(key: PRNGKey, i: Int[Array, ""] | int) -> PRNGKey:
-    """The key of step i of a chain, which must not fold or split its own key: blocks (i, 0 …). Cheaper than `fold_in`."""
+    """The key of one step of a chain, without hashing (cheaper than `fold_in`).
+
+    Args:
+        key: of the chain, which must not be folded or split otherwise.
+        i: the number of the step.
+
+    Returns:
+        The key, which selects the blocks (i, 0 …).
+    """
     return _placed(key, jnp.asarray(i), 0, jnp.zeros((), jnp.uint32))
 
 
 def part(key: PRNGKey, purpose: int) -> PRNGKey:
-    """One of a few streams of a key that is used for nothing else. Cheaper than `split`."""
+    """One of a few streams of a key, without hashing (cheaper than `split`).
+
+    Args:
+        key: a key that is not used otherwise.
+        purpose: which stream.
+
+    Returns:
+        The key of the stream.
+    """
     _, _, x0, x1, half = _words(jax.random.key_data(key))
     return _placed(key, x0, x1 + np.uint32(purpose << 26), half)
 
@@ -198,7 +278,14 @@ def _placed(key: PRNGKey, x0: Array, x1: Array | int, half: Array) -> PRNGKey:
 
 
 def from_words(words: Array) -> PRNGKey:
-    """The key with these words. Lanes keep the words of their keys apart, `[words, lanes]`, for XLA's vectors."""
+    """The key with these words. (The loop stores keys as words, `[words, lanes]`, so that XLA vectorises over the lanes.)
+
+    Args:
+        words: along the last axis.
+
+    Returns:
+        The key.
+    """
     return jax.random.wrap_key_data(words, impl=_implementation())
 
 
@@ -211,8 +298,15 @@ _TRIES = 8  # Marsaglia and Tsang's rejection takes a proposal with probability 
 def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
     """The logarithm of a Gamma variable with shape `a` and rate 1 (Marsaglia and Tsang 2000).
 
-    A fixed number of proposals, written out: a loop that ends when the last lane is accepted cannot be vectorised. The
-    logarithm keeps small shapes from underflowing: for a < 1, log G(a) = log G(a + 1) + log(U)/a.
+    The number of proposals is fixed and the loop unrolled, so that XLA vectorises over lanes. The logarithm avoids underflow for
+    small shapes: for a < 1, log G(a) = log G(a + 1) + log(U)/a.
+
+    Args:
+        key: the key.
+        a: the shape.
+
+    Returns:
+        The draw.
     """
     words = jax.random.key_data(key)
     small = a < 1
@@ -231,9 +325,16 @@ def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def stock(key: PRNGKey) -> PRNGKey:
-    """The same key for the few functions of `jax.random`, such as `poisson`, that insist on JAX's own generator."""
+    """Convert a key for functions of `jax.random` that require JAX's own generator, such as `poisson`.
+
+    Args:
+        key: a key of this generator.
+
+    Returns:
+        A key of JAX's threefry2x32.
+    """
     data = jax.random.key_data(key)
     k0, k1, *place = _words(data)
-    own = jnp.any(jnp.stack(place) != 0)  # a round's key: the generator's words belong to the whole replication
+    own = jnp.any(jnp.stack(place) != 0)  # a round's key: k0 and k1 belong to the whole replication
     words = [jnp.where(own, new, old) for new, old in zip(_block(data, np.uint32(2**26 - 1)), (k0, k1), strict=True)]
     return jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")

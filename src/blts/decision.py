@@ -1,4 +1,4 @@
-"""One decision: what simulations, live experiments and their verification do in a round before any reward is known."""
+"""One decision, the first half of a round: shared by simulations, live experiments and their verification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Clock(NamedTuple):
-    """What advances with decisions and never with rewards."""
+    """State that advances with decisions and does not depend on rewards."""
 
     t: Int[Array, ""]
     """Decisions so far."""
@@ -21,24 +21,24 @@ class Clock(NamedTuple):
     batching: Tree
     """The state of the batching scheme."""
     due: Bool[Array, ""]
-    """Whether the last decision closed its batch."""
+    """Whether the last decision ended its batch."""
 
 
 def decide(
     choose: Callable[[Played], tuple[Array, T]], batching: Any, clock: Clock, t: Int[Array, ""], obs: Tree, live: Bool[Array, ""]
 ) -> tuple[Clock, Array, T]:
-    """Decision number t: an action is chosen and counted, and the batching scheme says whether the batch is closed.
+    """Decision number t: choose an action, count it, and let the batching scheme decide whether the batch ends.
 
     Args:
-        choose: the action, and whatever else is to be kept of the choice, from the number of the round and the play counts.
+        choose: maps the round and the play counts to the action and anything else to keep, such as its probability.
         batching: the batching scheme.
         clock: after decision t - 1.
         t: the number of the decision, from 1.
-        obs: what is observed before it.
-        live: where False, nothing is decided: the clock stays as it is, and no batch is closed.
+        obs: the observation before it.
+        live: a mask: where False, the clock does not change and no batch ends.
 
     Returns:
-        The clock after it, the action, and what else `choose` returned.
+        The clock after the decision, the action, and what else `choose` returned.
     """
     action, kept = choose(Played(t, clock.plays))
     state, closes = batching.step(clock.batching, obs, action)

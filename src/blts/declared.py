@@ -1,7 +1,7 @@
-"""What a class declares about its methods, and loses where a subclass overrides what the declaration rests on.
+"""Guarantees of a class that a subclass loses when it overrides a method that they depend on.
 
-Engines, live experiments and reports take shortcuts: whole batches drawn at once, an exact posterior, closed propensities. Each
-is made true by some methods of a class, and false as soon as a subclass changes one of them. So the class says which:
+Engines, live experiments and reports take shortcuts: whole batches drawn at once, exact posterior draws, closed-form propensities.
+Each is valid only for the original methods of a class. So the class declares which methods a shortcut depends on:
 
     class Gaussian:
         def log_likelihood(self, theta, row): ...
@@ -9,14 +9,13 @@ is made true by some methods of a class, and false as soon as a subclass changes
         @rests_on("log_prior", "log_likelihood")
         def draw(self, key, summary): ...
 
-For a subclass that overrides `log_likelihood` and not `draw`, `draw` is gone: `hasattr` is False and a call raises `Lost` with
-the reason. A subclass that overrides both has a `draw` of its own, from which `super().draw` can still be called; it rests on the
-same methods, so a further subclass that overrides `log_likelihood` loses it again.
+A subclass that overrides `log_likelihood` and not `draw` loses `draw`: `hasattr` is False, and a call raises `Lost` with the
+reason. A subclass that overrides both keeps its own `draw`, and may call `super().draw`. That `draw` rests on the same methods, so
+a further subclass that overrides `log_likelihood` loses it again.
 
-The base classes of parts (`Agent`, `Env`, …; see `_module.Contract`) say what a part must and may define: `@required` and
-`@optional` methods have a docstring and no body, and an object has them once a subclass defines them; everything else in a base
-class is a default. What is lost falls back to that default, where there is one: a scheme that overrides `step` has
-`Batching.most` again.
+The base classes of parts (`Agent`, `Env`, …; see `_module.Contract`) declare what a part must and may define. `@required` and
+`@optional` methods have a docstring and no body, and exist only where a subclass defines them. Everything else in a base class is
+a default, to which a lost method falls back: a scheme that overrides `step` uses `Batching.max_batches` again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ F = TypeVar("F")
 
 
 class _Declared:
-    """A class attribute that holds as long as no more derived class overrides what it rests on."""
+    """A class attribute that is valid as long as no subclass overrides what it rests on."""
 
     def __init__(self, value: Any, rests: tuple[str, ...]):
         self.value, self.rests = value, rests
@@ -47,7 +46,7 @@ class _Method(_Declared):
         if instance is None:
             return self.value
         why = reason(type(instance), self.name)
-        # What another class defines again is called through super(), and that class answers for it.
+        # If a subclass redefines it, this is a call through super(), and the subclass is responsible for it.
         if why is not None and _definers(type(instance), self.name)[0] is self.owner:
             return _default(instance, self.name, why)
         return self.value.__get__(instance, owner)
@@ -59,7 +58,7 @@ class _Fact(_Declared):
 
 
 class _Gone:
-    """What stands in a class for a name that it has lost, where a plain override further up does not know it."""
+    """Replaces a lost method whose last definition is a plain override, without a declaration."""
 
     def __init__(self, name: str, why: str, is_fact: bool):
         self.name, self.why, self.is_fact = name, why, is_fact
@@ -73,7 +72,7 @@ class _Gone:
 
 
 class _Asked:
-    """A method or attribute that a base class describes and leaves to its subclasses. No data descriptor: a field hides it."""
+    """A method or attribute that a base class describes and subclasses define. Not a data descriptor, so a field hides it."""
 
     def __init__(self, value: Any, must: bool):
         self.value, self.must, self.__doc__ = value, must, value.__doc__
@@ -88,12 +87,19 @@ class _Asked:
 
 
 def is_base(cls: type) -> bool:
-    """Whether a class is one of the base classes of parts: what it defines is a default."""
+    """Whether a class is a base class of parts, whose definitions are defaults.
+
+    Args:
+        cls: the class.
+
+    Returns:
+        Whether it is.
+    """
     return "_is_base" in vars(cls)
 
 
 def _default(instance: Any, name: str, why: str) -> Any:
-    """What a base class of parts says where a name is lost; without it, the loss is raised."""
+    """The default of the base class for a lost name; raises `Lost` if there is none."""
     for c in type(instance).__mro__:
         if is_base(c) and name in vars(c) and not isinstance(vars(c)[name], _Asked | _Declared):
             value = vars(c)[name]
@@ -102,18 +108,23 @@ def _default(instance: Any, name: str, why: str) -> Any:
 
 
 def _definers(cls: type, name: str) -> list[type]:
-    """The classes that define a name, the most derived first. What a base class of parts asks for, or has as default, is no
-    definition."""
+    """The classes that define a name, the most derived first. Requirements and defaults of base classes do not count."""
     named = ((c, vars(c)[name]) for c in cls.__mro__ if name in vars(c))
     return [c for c, item in named if not isinstance(item, _Gone | _Asked) and (isinstance(item, _Declared) or not is_base(c))]
 
 
 @cache
 def reason(cls: type, name: str) -> str | None:
-    """The sentence that says which override has taken a declared name from `cls`; None where it holds.
+    """Why a class has lost a declared name.
 
-    A name holds where no class more derived than its own definer overrides what it rests on. Whoever defines it again takes over
-    what it rests on.
+    A name is lost where a class more derived than its last definer overrides a method that it rests on.
+
+    Args:
+        cls: the class.
+        name: the method or fact.
+
+    Returns:
+        A sentence that names the override; None where the name is not lost.
     """
     definers = _definers(cls, name)
     declared = [vars(c)[name] for c in definers if isinstance(vars(c)[name], _Declared)]
@@ -130,7 +141,11 @@ def reason(cls: type, name: str) -> str | None:
 
 
 def mark_lost(cls: type) -> None:
-    """Hide from a new class the plain overrides that rest on what it overrides: they were written for another method."""
+    """Hide from a new class the undeclared redefinitions that it has lost.
+
+    Args:
+        cls: the new class.
+    """
     names = {name: item for c in cls.__mro__ for name, item in vars(c).items() if isinstance(item, _Declared)}
     for name, item in names.items():
         first = vars(_definers(cls, name)[0])[name]
@@ -140,7 +155,13 @@ def mark_lost(cls: type) -> None:
 
 
 def rests_on(*names: str) -> Callable[[F], F]:
-    """A method or property that is right as long as no subclass overrides the methods named.
+    """Declare that a method or property is valid only as long as no subclass overrides some other methods.
+
+    Args:
+        names: the methods that it rests on.
+
+    Returns:
+        A decorator.
 
     >>> class Square:
     ...     def side(self):
@@ -161,7 +182,13 @@ def rests_on(*names: str) -> Callable[[F], F]:
 
 
 def fact(*names: str) -> Any:
-    """A class attribute that is True, and False for subclasses that override one of the methods named.
+    """A class attribute that is True, and False in subclasses that override some methods.
+
+    Args:
+        names: the methods that it rests on.
+
+    Returns:
+        The attribute.
 
     >>> class Coin:
     ...     fair = fact("toss")
@@ -178,33 +205,76 @@ def fact(*names: str) -> Any:
 
 
 def required(method: F) -> F:
-    """A method or property of a base class that every subclass must define; its docstring says what it returns."""
+    """Decorate a method or property of a base class that every subclass must define.
+
+    Args:
+        method: with a docstring and no body.
+
+    Returns:
+        The declaration.
+    """
     return _Asked(method, True)  # type: ignore[return-value]
 
 
 def attribute(text: str) -> Any:
-    """An attribute of a base class that every subclass must have, as a field or a property; `text` is its docstring."""
+    """An attribute of a base class that every subclass must have, as a field or a property.
+
+    Args:
+        text: its docstring.
+
+    Returns:
+        The declaration.
+    """
     return _Asked(property(doc=text), True)
 
 
 def optional(method: F) -> F:
-    """A method of a base class that a subclass may define, and that `provides` looks for; its docstring says what it is for."""
+    """Decorate a method of a base class that a subclass may define, and that `provides` looks for.
+
+    Args:
+        method: with a docstring and no body.
+
+    Returns:
+        The declaration.
+    """
     return _Asked(method, False)  # type: ignore[return-value]
 
 
 def default(value: Any) -> Any:
-    """An attribute of a base class that a subclass may set, as a value, a field or a property; this is what it is otherwise."""
+    """An attribute of a base class that a subclass may set, as a value, a field or a property.
+
+    Args:
+        value: the default.
+
+    Returns:
+        The default.
+    """
     return value
 
 
 def why_lost(value: Any, name: str) -> str | None:
-    """The sentence that says why `value` has lost a declared method or fact; None where it has it, or never had."""
+    """Why an object has lost a declared method or fact.
+
+    Args:
+        value: the object.
+        name: the method or fact.
+
+    Returns:
+        A sentence that names the override; None where it has the name, or its class never declared it.
+    """
     declared = any(isinstance(vars(c).get(name), _Declared) for c in type(value).__mro__)
     return reason(type(value), name) if declared else None
 
 
 def methods_of(cls: type) -> list[str]:
-    """The names that a base class requires, or all public ones of a protocol, those that it extends included."""
+    """The names that an object must have to satisfy a base class or protocol.
+
+    Args:
+        cls: the base class or protocol.
+
+    Returns:
+        The required names of a base class; all public names of a protocol, with those that it extends.
+    """
     parts = [c for c in cls.__mro__ if c not in (object, Protocol) and c.__module__ != "typing"]
     if any(map(is_base, parts)):
         asked = {name: item for c in reversed(parts) if is_base(c) for name, item in vars(c).items() if isinstance(item, _Asked)}
@@ -214,15 +284,27 @@ def methods_of(cls: type) -> list[str]:
 
 
 def missing(value: Any, cls: type) -> list[str]:
-    """What `value` lacks of a base class or protocol: methods it never had, and those it has lost.
+    """The required methods that an object does not have, or has lost (which `isinstance` does not notice).
 
-    Unlike `isinstance`, this sees what was lost.
+    Args:
+        value: the object.
+        cls: a base class or protocol.
+
+    Returns:
+        Their names.
     """
     return [name for name in methods_of(cls) if not hasattr(value, name)]
 
 
 def provides(value: Any, what: type | str) -> bool:
-    """Whether an object (and not a class) has everything that a base class or protocol asks for, or an optional method by name.
+    """Whether an object has all methods of a base class or protocol, or one optional method. Lost methods do not count.
+
+    Args:
+        value: the object; a class provides nothing.
+        what: a base class, a protocol, or the name of a method.
+
+    Returns:
+        Whether it does.
 
     >>> from blts import UCB1, Uniform
     >>> provides(UCB1(3), "propensities"), provides(Uniform(3), "propensities")

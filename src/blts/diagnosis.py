@@ -1,7 +1,13 @@
-"""When the chains of a refresh may be believed: the limits, and what is said where one is passed.
+"""Convergence diagnostics of the chains of a refresh: the limits, and the warnings where one is exceeded.
 
-Simulations, studies and live experiments judge by these. They were set on pools known to be right and on pools known to be
-wrong; `tests/test_diagnosis.py` measures both again.
+Simulations, studies and live experiments use the same limits. They were calibrated on pools of chains known to be correct and on
+pools known to be wrong; `tests/test_diagnosis.py` measures both again. Where each number is computed:
+
+- `Pool.refresh` (in `agents`) runs the chains. `stuck_chains` there marks those that accept fewer than STUCK_ACCEPTANCE of their
+  proposals or end more than STUCK_SDS from the median, `restarted` restarts them from the others, and `split_rhat` gives R-hat and
+  the effective sample size. `Info.stuck` is the largest fraction of stuck chains of an arm; `Info.sound` compares with the limits;
+- `loop.Diagnostics` keeps the worst of all refreshes of a replication, `Trace.summary` the worst replication;
+- `live/learning.py` decides whether a live refresh is used.
 """
 
 from __future__ import annotations
@@ -9,34 +15,41 @@ from __future__ import annotations
 import math
 
 RHAT_LIMIT = 4.0
-"""Split R-hat compares means over a quarter of a run, and a pool's run is short: five or ten correlated steps do not see a whole
-posterior. Right pools were seen up to 3.0 (`mala-ts` on Laplace and Bernoulli arms; of 4,100 refreshes of the latter, those above
-2 were as near to the exact posterior as the others), and a limit of 2.5 warned of 8 in 5,118. Chains that have not found the
-posterior give 6 to 500."""
+"""Split R-hat compares means over a quarter of a run. The runs of a pool are short, so even correct pools reached 3.0 (`mala-ts` on
+Laplace and Bernoulli arms; of 4,100 refreshes of the latter, those above 2 were as close to the exact posterior as the others). A
+limit of 2.5 flagged 8 of 5,118 correct refreshes. Chains that have not found the posterior give 6 to 500."""
 STUCK_ACCEPTANCE = 0.02
-"""A chain that accepts fewer of its proposals is stuck: none of 20. At a healthy acceptance of 0.4 that has probability 4e-5."""
+"""A chain with a smaller acceptance rate is stuck: none of 20 proposals. At an acceptance rate of 0.4 that has probability 4e-5."""
 STUCK_SDS = 12.0
-"""A chain that ends this many sds from the median of its pool is stuck too, the sd being that of a normal law with the pool's
-median absolute deviation. Of exponential tails, the heaviest that usual priors have on the real line, 6 in a million are as far."""
+"""A chain that ends more than this many sds from the median of its pool is stuck too. The sd is estimated from the pool's median
+absolute deviation, as for a normal distribution. With exponential tails 6 in a million draws are as far out."""
 STUCK_LIMIT = 0.01
-"""The share of an arm's chains that may be stuck. They are started again from the others, and one chain that the chance above
-stops is no reason to warn; the pools of 256 that went wrong had 16 and more."""
+"""The largest fraction of an arm's chains that may be stuck without a warning: they restart from the others, and one may be
+chance. The pools of 256 that went wrong had 16 or more."""
 ACCEPTANCE_LIMIT = 0.15
-"""Below it, over all chains of an arm, 20 steps are 3 moves. Langevin proposals are best near 0.57 and fair from 0.3 to 0.9."""
+"""The smallest acceptance rate, over all chains of an arm, without a warning: 20 steps are then 3 moves. Langevin proposals are
+optimal near 0.57 and reasonable from 0.3 to 0.9."""
 
 
 def warnings(
     refreshes: int, unsound: int, finite: bool, rhat: float = math.nan, stuck: float = math.nan, least: float = math.nan
 ) -> list[str]:
-    """What a person must know before using the numbers: one sentence for each way in which refreshes failed.
+    """The warnings about refreshes, one sentence each.
 
     Args:
         refreshes: how many there were.
-        unsound: how many passed a limit of this module.
+        unsound: how many exceeded a limit of this module.
         finite: whether all of them gave finite numbers.
         rhat: the largest R-hat; NaN where there are no chains to compare.
-        stuck: the largest share of stuck chains among those of an arm.
-        least: the smallest acceptance of an arm's chains.
+        stuck: the largest fraction of an arm's chains that are stuck.
+        least: the smallest acceptance rate of an arm's chains.
+
+    Returns:
+        The sentences; empty if all is well.
+
+    >>> from blts import diagnosis
+    >>> diagnosis.warnings(10, 0, True, rhat=1.2)
+    []
     """
     found = (
         []
@@ -47,14 +60,28 @@ def warnings(
     if why:
         found.append(
             f"in {unsound} of {refreshes} refreshes the draws are not those of the posterior ({'; '.join(why)}). "
-            "Check that the model can give these rewards; then leave out the belief, so that Thompson takes its default, "
-            "or give the chains more steps."
+            "Check that the model can give these rewards. If it can, give the chains more steps, or, if you chose a sampler or a "
+            "belief, leave it out to use the default."
         )
     return found
 
 
 def failings(rhat: float = math.nan, stuck: float = math.nan, least: float = math.nan, rhat_limit: float = RHAT_LIMIT) -> list[str]:
-    """Which limits these figures pass, in words. NaN passes none."""
+    """Which limits are exceeded.
+
+    Args:
+        rhat: the largest R-hat.
+        stuck: the largest fraction of an arm's chains that are stuck.
+        least: the smallest acceptance rate of an arm's chains.
+        rhat_limit: the limit of R-hat.
+
+    Returns:
+        A phrase for each; NaN exceeds none.
+
+    >>> from blts import diagnosis
+    >>> diagnosis.failings(rhat=1.2, stuck=0.1)
+    ["10 % of an arm's chains are stuck"]
+    """
     found = []
     if rhat > rhat_limit:
         found.append(f"R-hat is {rhat:.3g}, above {rhat_limit:g}: the chains do not agree")
@@ -65,8 +92,19 @@ def failings(rhat: float = math.nan, stuck: float = math.nan, least: float = mat
     return found
 
 
-def figures(acceptance: float, least: float, rhat: float, stuck: float, ess: float) -> str:
-    """The figures themselves as a sentence; empty where there are none."""
+def describe(acceptance: float, least: float, rhat: float, stuck: float, ess: float) -> str:
+    """The diagnostics as a sentence.
+
+    Args:
+        acceptance: the mean acceptance rate.
+        least: the smallest acceptance rate of an arm's chains.
+        rhat: the largest R-hat.
+        stuck: the largest fraction of an arm's chains that are stuck.
+        ess: the smallest effective sample size of an arm.
+
+    Returns:
+        The sentence, without those that are NaN; empty if all are.
+    """
     parts = []
     if math.isfinite(rhat):
         parts.append(f"R-hat at most {rhat:.2f}")

@@ -1,4 +1,4 @@
-"""Errors that a user can act on: each message is one sentence that says what to do."""
+"""The errors that blts raises. Each message is a sentence that tells the user what to do."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from typing import Any
 
 
 class BltsError(Exception):
-    """Anything blts refuses to do; the command line prints its message without a traceback."""
+    """Base class of all errors of blts; the command line prints the message without a traceback."""
 
 
 class ConfigError(BltsError, ValueError):
-    """A value that cannot be right, found when an object is built or a call is made."""
+    """An invalid argument or configuration."""
 
 
 def require_object(where: str, value: Any, members: Iterable[str], example: str, names: str = "") -> None:
-    """Refuse a name, a class or another kind of object where one with these members is needed.
+    """Raise an error if an argument is a name, a class or an object without some members.
 
     Args:
-        where: what is being given, the subject of the sentence.
+        where: the argument, as the subject of the sentence.
+        value: what was given.
         members: attributes and methods that it must have.
-        example: how such an object is written.
-        names: what to do with a name, where there is something that takes names.
+        example: an expression for a valid object.
+        names: advice for a user who gave a name, if there is any.
 
     Raises:
         ConfigError: what is wrong with it, and what to write.
@@ -40,19 +41,19 @@ def require_object(where: str, value: Any, members: Iterable[str], example: str,
 
 
 def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """A whole number within limits.
+    """Check that an argument is an integer within limits.
 
     Args:
-        name: what it is, the subject of the sentence.
-        value: what was given; True and False are no numbers.
-        least: the smallest that is allowed.
-        most: the largest, where there is one.
+        name: the argument, as the subject of the sentence.
+        value: what was given; True and False are refused.
+        least: the smallest allowed value.
+        most: the largest allowed value, if there is one.
 
     Returns:
         The number as an `int`.
 
     Raises:
-        ConfigError: it is none, or outside the limits.
+        ConfigError: it is not an integer, or outside the limits.
     """
     number = int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
     if number is not None and number >= least and (most is None or number <= most):
@@ -62,13 +63,21 @@ def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question with the nearest known name, to be put after a sentence; empty where none is near."""
+    """A hint for a misspelt name.
+
+    Args:
+        name: the unknown name.
+        known: the known names.
+
+    Returns:
+        A question with the closest known name, to append to a sentence; empty if none is close.
+    """
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class UnknownName(BltsError, LookupError):
-    """A name that nothing is registered under; the message carries the nearest one."""
+    """A name that is not registered; the message has the closest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         known = sorted(known)
@@ -76,12 +85,12 @@ class UnknownName(BltsError, LookupError):
 
 
 class Lost(BltsError, AttributeError):
-    """A method that a subclass has lost, because it overrides another that the method rests on; see `declared`."""
+    """A method that a subclass has lost by overriding another method that it rests on; see `declared`."""
 
 
 class StoreError(BltsError):
-    """A database or folder that cannot be reached, read or written, or that another version of blts wrote."""
+    """A database or folder that cannot be read or written, or that was written by an incompatible version."""
 
 
 class MemoryNeeded(BltsError, MemoryError):
-    """A run that would not fit, found before it starts."""
+    """A run that would not fit in memory, found before it starts."""

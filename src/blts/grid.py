@@ -1,7 +1,7 @@
-"""A posterior of one or two dimensions by quadrature, in double precision: what draws are compared with.
+"""Posteriors of one or two parameters by quadrature on a grid, in double precision: the reference for `Posterior.check`.
 
-Nothing here shares code with the samplers. The grid finds its own range: it climbs from draws of the prior to the modes, covers
-all of them, and grows or shrinks until its edges lie 30 nats below the peak.
+No code is shared with the samplers. The range of the grid is found automatically: modes are searched for from draws of the prior,
+and the grid covers all of them, until the density at its edges is 30 nats below the maximum.
 """
 
 from __future__ import annotations
@@ -19,37 +19,49 @@ from ._typing import Row
 from .errors import ConfigError
 
 DEEP = 30.0
-"""Nats below the peak at which a density is left out: e⁻³⁰ of it."""
+"""How many nats below the maximum the density is cut off."""
 POINTS = {1: 4001, 2: 201}
-"""Along each axis. Odd, so that every second point is a grid of the same range."""
-SCANNED, CLIMBED = 2048, 16  # draws of the prior that are looked at; the best of them, and as many others, are climbed from
+"""Grid points along each axis, by dimension. Odd, so that every second point is a grid of the same range."""
+SCANNED, CLIMBED = 2048, 16  # prior draws evaluated; mode searches start from the best of them, and from as many others
 PASSES = 40
-FEW = 3.5  # points that share the mass along an axis: as many as a normal law has on a grid of one sd
-AT_ONCE = 2**21  # densities of single rewards that are computed together
+FEW = 3.5  # effective points per axis: as many as a normal distribution has on a grid of spacing one sd
+AT_ONCE = 2**21  # log-likelihoods of single rewards evaluated together
 
 
-class Grid(NamedTuple):
+class GridPosterior(NamedTuple):
     """A posterior as weighted points on a grid."""
 
     points: np.ndarray
     """θ, `[points, dim]`."""
     weights: np.ndarray
-    """Their probabilities, which add up to 1."""
+    """Their probabilities, which sum to 1."""
     shape: tuple[int, ...]
-    """Points along each axis, the last one fastest."""
-    resolved: float = 0.0
-    """How far means and sds move where every second point is left out, in posterior sds: the error of the quadrature.
-    Infinite where hardly any points have the mass."""
+    """Points along each axis, in C order."""
+    error: float = 0.0
+    """The estimated quadrature error: the change of means and sds, in posterior sds, on every second point. Infinite where too few
+    points carry the probability."""
 
     def moments(self, values: np.ndarray) -> tuple[float, float]:
-        """Mean and sd of a function of θ, given by its values at the points."""
+        """Mean and sd of a function of θ.
+
+        Args:
+            values: its values at the points.
+
+        Returns:
+            The mean and the sd.
+        """
         mean = float(self.weights @ values)
         return mean, float(np.sqrt(self.weights @ np.square(values - mean)))
 
     def cdf(self, values: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """The distribution function of a function of θ, given by its values at the points, at the numbers `at`.
+        """The distribution function of a function of θ. The probability of a point is spread evenly over its cell.
 
-        The mass of a point lies evenly over the values that the function takes in its cell.
+        Args:
+            values: the values of the function at the points.
+            at: where to evaluate the distribution function.
+
+        Returns:
+            P(function ≤ x) for each x in `at`.
         """
         slopes = np.gradient(values.reshape(self.shape))
         width = np.maximum(sum(np.abs(slope) for slope in (slopes if len(self.shape) > 1 else [slopes])), 1e-300).ravel()
@@ -58,19 +70,19 @@ class Grid(NamedTuple):
         return np.array([w @ np.clip((x - v) / e + 0.5, 0.0, 1.0) for x in np.ravel(at)])
 
 
-def grid(model: Any, rows: Row, starts: np.ndarray | None = None) -> Grid:
+def grid(model: Any, rows: Row, starts: np.ndarray | None = None) -> GridPosterior:
     """The posterior of one arm on a grid.
 
     Args:
         model: a model of one arm with one or two parameters.
-        rows: the rounds that were seen, at least one, stacked.
-        starts: further points to climb from, `[starts, dim]`.
+        rows: the observed rounds, at least one, stacked.
+        starts: further points to search for modes from, `[starts, dim]`.
 
     Returns:
         The weighted points.
 
     Raises:
-        ConfigError: the model has more than two parameters, or its posterior no finite peak.
+        ConfigError: the model has more than two parameters, or its posterior no finite maximum.
 
     >>> import numpy as np
     >>> from blts._typing import Row
@@ -119,7 +131,7 @@ _curvature = jax.jit(jax.hessian(_log_posterior, 2))
 
 
 def _climbed(model: Any, rows: Row, starts: np.ndarray) -> np.ndarray:
-    """Where the ways up from the starts end."""
+    """The local maxima reached from the starts."""
 
     def downhill(theta: np.ndarray) -> tuple[float, np.ndarray]:
         height, slope = map(np.asarray, _uphill(model, rows, jnp.asarray(theta)))
@@ -130,7 +142,8 @@ def _climbed(model: Any, rows: Row, starts: np.ndarray) -> np.ndarray:
 
 
 def _root(model: Any, rows: Row, mode: np.ndarray) -> np.ndarray:
-    """A square root of the covariance at a mode; where the curvature has none, the widths at which the density falls by a half."""
+    """A square root of the covariance at a mode; where the Hessian is not positive definite, widths at which the log-density drops
+    by 0.5."""
     hessian = -np.asarray(_curvature(model, rows, jnp.asarray(mode)))
     if np.isfinite(hessian).all() and (np.linalg.eigvalsh(hessian) > 1e-12).all():
         return np.linalg.cholesky(np.linalg.inv(hessian))
@@ -139,7 +152,7 @@ def _root(model: Any, rows: Row, mode: np.ndarray) -> np.ndarray:
     return np.diag([powers[np.argmax(~(fall < 0.5))] for fall in falls])
 
 
-def _covering(model: Any, rows: Row, modes: np.ndarray, centre: np.ndarray, root: np.ndarray) -> Grid:
+def _covering(model: Any, rows: Row, modes: np.ndarray, centre: np.ndarray, root: np.ndarray) -> GridPosterior:
     """The grid over all modes, in the coordinates z of θ = centre + root z."""
     dim = len(centre)
     places = np.linalg.solve(root, (modes - centre).T).T
@@ -163,11 +176,11 @@ def _covering(model: Any, rows: Row, modes: np.ndarray, centre: np.ndarray, root
     weights /= weights.sum()
     second = (slice(None, None, 2),) * dim
     half = weights[second]
-    coarse = Grid(points.reshape(*[size] * dim, dim)[second].reshape(-1, dim), half.ravel() / half.sum(), half.shape)
-    fine = Grid(points, weights.ravel(), weights.shape)
+    coarse = GridPosterior(points.reshape(*[size] * dim, dim)[second].reshape(-1, dim), half.ravel() / half.sum(), half.shape)
+    fine = GridPosterior(points, weights.ravel(), weights.shape)
     gaps = []
     for i in range(dim):
         (mean, sd), (other, other_sd) = fine.moments(fine.points[:, i]), coarse.moments(coarse.points[:, i])
         gaps += [abs(mean - other) / sd, abs(sd - other_sd) / sd]
     few = 1 / np.sum(np.square(fine.weights)) < FEW**dim
-    return fine._replace(resolved=np.inf if few else float(max(gaps)))
+    return fine._replace(error=np.inf if few else float(max(gaps)))

@@ -1,4 +1,4 @@
-"""`posterior`: draws from the posterior of one arm, without a bandit, and how near they are to it."""
+"""`posterior`: draw from the posterior of one arm without running a bandit, and check the draws."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .models.base import SUPPORTS, arm_count, require_model, stack, support_of_l
 from .samplers import Chain
 
 SURE = 2.225
-"""√(-½ log(p/2)) for p = 10⁻⁴: the Kolmogorov distance of N independent draws is above SURE/√N with probability p at most."""
+"""√(-½ log(p/2)) for p = 10⁻⁴: the Kolmogorov distance of N independent draws exceeds SURE/√N with probability at most p."""
 
 
-class Comparison(NamedTuple):
-    """Draws of one quantity and its exact posterior."""
+class CheckedQuantity(NamedTuple):
+    """The draws of one quantity compared with its exact posterior."""
 
     name: str
     kolmogorov: float
@@ -36,17 +36,17 @@ class Comparison(NamedTuple):
 
 
 class Check(NamedTuple):
-    """What `Posterior.check` found; printed, it is a sentence for each quantity and a verdict."""
+    """The result of `Posterior.check`. Printed, it is a sentence for each quantity and a verdict."""
 
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[CheckedQuantity, ...]
     allowed: float
-    """The Kolmogorov distance that as many exact draws stay below in 9,999 of 10,000 cases."""
+    """The Kolmogorov distance that as many exact draws exceed with probability 10⁻⁴ at most."""
     quadrature_error: float
-    """Of the grid itself, in posterior sds."""
+    """The error of the grid itself, in posterior sds."""
 
     @property
     def ok(self) -> bool:
-        """Whether the draws cannot be told from exact ones."""
+        """Whether the draws cannot be distinguished from exact ones."""
         return all(c.kolmogorov <= self.allowed for c in self.comparisons)
 
     def __str__(self) -> str:
@@ -56,10 +56,10 @@ class Check(NamedTuple):
             for c in self.comparisons
         ]
         verdict = (
-            f"These draws cannot be told from exact ones (distances up to {self.allowed:.3f} are chance)."
+            f"These draws cannot be distinguished from exact ones (distances up to {self.allowed:.3f} are chance)."
             if self.ok
-            else f"WARNING: these are not draws from the posterior, whose distances stay below {self.allowed:.3f}; leave out the "
-            "sampler, or take shorter steps or more of them."
+            else f"WARNING: these are not draws from the posterior: exact draws stay below {self.allowed:.3f}. Use smaller or "
+            "more steps, or the default sampler."
         )
         return "\n".join([*lines, verdict])
 
@@ -68,41 +68,41 @@ class Check(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Posterior:
-    """Draws from a posterior, and how they were made."""
+    """Draws from a posterior, with diagnostics: the result of `posterior`."""
 
     model: Any
-    """Of the one arm."""
+    """The model of the arm."""
     belief: Any
-    """What drew."""
+    """The belief that made the draws."""
     rows: Row
-    """What was seen."""
+    """The rewards, with their contexts."""
     draws: np.ndarray
     """θ, `[draws, dim]`."""
     mean_reward: np.ndarray
     """The mean reward of each draw, over the contexts where there are any, `[draws]`."""
     diagnostics: Info
-    """Figures of the chains; NaN where one does not apply."""
+    """Diagnostics of the chains; NaN where one does not apply."""
 
     @property
     def warnings(self) -> list[str]:
-        """What a person must know before using the draws: one sentence each, none where all is well."""
+        """Reasons not to trust the draws, one sentence each; empty if there are none."""
         d = self.diagnostics
         return diagnosis.warnings(1, int(not bool(d.sound)), bool(d.finite), float(d.rhat), float(d.stuck), float(d.least))
 
     def check(self) -> Check:
-        """Compare the draws with the posterior by quadrature, for models with one or two parameters.
+        """Compare the draws with quadrature, for models with one or two parameters. Draws are treated as independent.
 
         Returns:
-            For each coordinate of θ and for the mean reward the Kolmogorov distance and the errors of mean and sd; `ok` where none
-            is larger than chance explains. Draws count as independent.
+            The Kolmogorov distance and the errors of mean and sd, for each coordinate of θ and for the mean reward; `ok` is true
+            where all distances are within chance.
 
         Raises:
-            ConfigError: the model has more parameters, or the posterior is too uneven for the grid.
+            ConfigError: the model has more parameters, or the grid does not resolve the posterior.
         """
         exact = grid(self.model, self.rows, self.draws[:16])
-        if exact.resolved > 0.01:
+        if exact.error > 0.01:
             raise ConfigError(
-                f"The grid does not resolve this posterior (it is off by {exact.resolved:.2g} posterior sds); compare the draws of "
+                f"The grid does not resolve this posterior (it is off by {exact.error:.2g} posterior sds); compare the draws of "
                 "two samplers instead."
             )
         of_grid = {f"θ[{i}]" if self.model.dim > 1 else "θ": exact.points[:, i] for i in range(self.model.dim)}
@@ -111,7 +111,7 @@ class Posterior:
             of_grid["mean reward"] = np.asarray(_mean_rewards(self.model, self.rows, jnp.asarray(exact.points)))
         drawn["mean reward"] = self.mean_reward.astype(float)
         found = tuple(_compared(name, exact, of_grid[name], drawn[name]) for name in of_grid)
-        return Check(found, SURE / len(self.draws) ** 0.5, exact.resolved)
+        return Check(found, SURE / len(self.draws) ** 0.5, exact.error)
 
     def __repr__(self) -> str:
         n = len(self.rows.reward)
@@ -122,7 +122,7 @@ class Posterior:
             f"{self.mean_reward.mean():.4g} and {self.mean_reward.std():.4g}.",
         ]
         d = self.diagnostics
-        chains = diagnosis.figures(*(float(x) for x in (d.acceptance, d.least, d.rhat, d.stuck, d.ess)))
+        chains = diagnosis.describe(*(float(x) for x in (d.acceptance, d.least, d.rhat, d.stuck, d.ess)))
         return "\n".join([*lines, *([chains] if chains else []), *(f"WARNING: {warning}" for warning in self.warnings)])
 
     def _repr_html_(self) -> str:
@@ -132,23 +132,23 @@ class Posterior:
 def posterior(
     model: Any, rewards: Any, sampler: Any = None, *, contexts: Any = None, arm: int | None = None, draws: int = 1000, seed: int = 0
 ) -> Posterior:
-    """Draw from the posterior of one arm, without a bandit.
+    """Draw from the posterior of one arm, without running a bandit.
 
     Args:
         model: a model of one arm, or of several.
         rewards: the rewards of the arm, at least one.
-        sampler: a chain such as `mala()`, its name, or a belief such as `Exact()`. By default exact draws where the model is
-            conjugate, and adjusted chains around the modes elsewhere. There is one chain for each draw, from a draw of the prior.
+        sampler: a chain such as `mala()`, the name of one, or a belief such as `Exact()`. By default exact draws where the model
+            is conjugate, and adjusted chains around the modes elsewhere. Each draw is the end of its own chain.
         contexts: the context of each reward, for models that need one, `[rewards, …]`.
         arm: which arm, from 0, where the model describes several.
         draws: how many.
         seed: the same seed gives the same draws.
 
     Returns:
-        The draws, the mean reward of each, figures of the chains, and `check()`.
+        The draws, the mean reward of each, and diagnostics; its `check()` compares the draws with quadrature.
 
     Raises:
-        ConfigError: what is wrong with the arguments.
+        ConfigError: an argument is invalid, or the model cannot give these rewards.
 
     >>> import blts
     >>> found = blts.posterior(blts.Gaussian(prior_mean=0.0, prior_sd=10.0, sd=1.0), [1.2, 0.7, 1.9, 1.4])
@@ -198,7 +198,7 @@ def _mean_rewards(single: Any, rows: Row, theta: Any) -> Any:
 
 
 def _together(info: Info) -> Info:
-    """The figures of all refreshes as one: of each the worst, and the mean acceptance."""
+    """The diagnostics of all refreshes as one: the worst of each, and the mean acceptance."""
     worst = {"finite": np.all, "acceptance": np.mean, "ess": np.min, "least": np.min}
     return Info(**{name: worst.get(name, np.max)(np.asarray(x)) for name, x in info._asdict().items()})
 
@@ -219,7 +219,7 @@ def _one_arm(model: Any, index: int | None) -> tuple[Any, Any]:
 
 
 def _rows(single: Any, rewards: Any, contexts: Any) -> Row:
-    """The rewards as rows, refused where the model cannot have given them."""
+    """The rewards as rows; an error if the model gives one no density."""
     try:
         given = np.asarray(rewards, float)
     except (TypeError, ValueError):
@@ -278,10 +278,10 @@ def _belief(sampler: Any, stacked: Any, draws: int) -> Any:
     return belief.check_model(stacked)
 
 
-def _compared(name: str, exact: Any, values: np.ndarray, drawn: np.ndarray) -> Comparison:
+def _compared(name: str, exact: Any, values: np.ndarray, drawn: np.ndarray) -> CheckedQuantity:
     (mean, sd), x = exact.moments(values), np.sort(drawn)
     if not np.isfinite(x).all():
-        return Comparison(name, 1.0, float("nan"), float("nan"))
+        return CheckedQuantity(name, 1.0, float("nan"), float("nan"))
     F, i = exact.cdf(values, x), np.arange(len(x))
     distance = max(np.max((i + 1) / len(x) - F), np.max(F - i / len(x)))
-    return Comparison(name, float(distance), float((x.mean() - mean) / sd), float(x.std() / sd - 1))
+    return CheckedQuantity(name, float(distance), float((x.mean() - mean) / sd), float(x.std() / sd - 1))

@@ -172,7 +172,7 @@ def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions
         return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
 
     # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
-    ends = jnp.zeros((batching.most(horizon, env.actions) + 1, R), int)
+    ends = jnp.zeros((batching.max_batches(horizon, env.actions) + 1, R), int)
     actions = jnp.zeros((horizon if keep_actions else 0, *row.action.shape, R), row.action.dtype)
     return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
 

@@ -1,6 +1,6 @@
-"""Parts of other installed packages: Python entry points, found by their names and imported when they are used.
+"""Parts of other installed packages: Python entry points, imported when they are first used.
 
-A package names what it adds in its `pyproject.toml`, in one of the groups below:
+A package declares its parts in its `pyproject.toml`, in one of the groups below:
 
     [project.entry-points."blts.agents"]
     top-two = "blts_example_parts.agent:TopTwo"
@@ -64,7 +64,11 @@ class Plugin(NamedTuple):
         return loaded
 
     def digest(self) -> str:
-        """A digest of the Python files of the module or package that it is defined in: other code, other results."""
+        """A digest of the source of the module or package that defines it. Study results are stored under it.
+
+        Returns:
+            Hexadecimal digits.
+        """
         root = self.point.module.split(".")[0]
         spec = importlib.util.find_spec(root)
         places = list(spec.submodule_search_locations or [spec.origin]) if spec else []
@@ -77,7 +81,14 @@ class Plugin(NamedTuple):
 
 @functools.cache
 def offered(kind: str) -> dict[str, tuple[Plugin, ...]]:
-    """The parts of a kind that installed packages offer, by name; several of one name where packages disagree. Imports none."""
+    """The parts that installed packages offer; nothing is imported.
+
+    Args:
+        kind: as in `GROUPS`.
+
+    Returns:
+        The parts by name; several where packages use the same name.
+    """
     if kind not in GROUPS:
         return {}
     from importlib.metadata import entry_points
@@ -93,6 +104,13 @@ def offered(kind: str) -> dict[str, tuple[Plugin, ...]]:
 
 def chosen(kind: str, name: str) -> Plugin:
     """The part that is offered under a name.
+
+    Args:
+        kind: as in `GROUPS`.
+        name: a name in `offered(kind)`.
+
+    Returns:
+        The part.
 
     Raises:
         ConfigError: several packages offer one.

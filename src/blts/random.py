@@ -1,4 +1,4 @@
-"""Keys for `simulate` and for samplers: `random.key(seed)` as in `jax.random`, with a generator that XLA can fuse."""
+"""Random keys and numbers for parts of your own: `jax.random`'s names, with a generator that XLA can fuse."""
 
 from ._random import as_key as key
 from ._random import fold_in as fold_in

@@ -1,7 +1,7 @@
-"""Where names become objects: environments, agents, batching schemes, models, samplers, published methods and tasks of studies.
+"""The registry of names: environments, agents, batching schemes, models, samplers, published methods and tasks of studies.
 
-Importing this module is cheap; the first look-up imports what registers everything. Parts of other packages (`plugins`) are
-imported when they are first looked up.
+Importing this module is cheap: the first look-up imports the modules that register the package's own parts (`catalogue`,
+`problems`, `studies/tasks`). Parts of other packages (`plugins`) are imported when they are first looked up.
 """
 
 from __future__ import annotations
@@ -20,17 +20,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Entry(NamedTuple):
+    """A registered part."""
+
     kind: str
+    """The kind: "agent", "batching", "environment", "model", "sampler", "method" or "task"."""
     name: str
     summary: str
+    """One sentence for `blts list`."""
     builder: Callable[..., Any]
+    """A class, or a function that builds the part."""
     about: dict[str, Any]
-    """What is known of it besides: an agent's worlds, its usual batching, whether it has a prior."""
+    """Metadata: the `worlds` (kinds of environment) an agent can play, its default `batching`, whether it has a `prior`."""
     package: str
     """The installed package that it comes from; empty for what a program or a study's file registered itself."""
 
     def options(self) -> dict[str, Any]:
-        """Options that `--set name=value` can change, with their defaults."""
+        """The options that `--set name=value` can change.
+
+        Returns:
+            Their names and defaults.
+        """
         given = FROM_SETTING if isinstance(self.builder, type) and self.kind in ("agent", "batching") else ()
         return {name: value for name, value in _defaults(self.builder).items() if name not in given}
 
@@ -38,9 +47,15 @@ class Entry(NamedTuple):
         """Build the part, with some of its options changed.
 
         Args:
-            context: nothing, or the setting that the part is for. A function is called with it; a class with its fields of the
-                names in `FROM_SETTING`, each taken from the setting's attribute of that name.
-            options: those to change. Options of an environment are numbers like their defaults.
+            context: for agents and batching schemes, the `Setting`. A function is called with it. A class gets those of its
+                fields that are in `FROM_SETTING` from the setting's attributes.
+            options: those to change; options of an environment are numbers.
+
+        Returns:
+            The part.
+
+        Raises:
+            ConfigError: an option is invalid, or a part of another package cannot be built.
         """
         if self.kind == "environment":
             defaults = self.options()
@@ -72,7 +87,7 @@ class Entry(NamedTuple):
 
 
 FROM_SETTING = ("model", "actions", "arms", "horizon", "states")
-"""What agents and batching schemes are told: the fields of a class with these names are no options. `arms` are the actions."""
+"""Fields that agents and batching schemes get from the `Setting`; they are not options. `arms` are the actions."""
 OWN = "blts"
 MEMBERS = {
     "agent": ("init", "act", "empty", "remember", "observe", "actions"),
@@ -81,7 +96,7 @@ MEMBERS = {
     "model": ("init", "log_prior", "log_likelihood", "mean_reward"),
     "sampler": ("resolved", "run"),
 }
-"""What a part of another package must have to be what it is registered as."""
+"""Attributes that a part of another package must have, by kind."""
 RESULTS = {
     "agent": "an Agent",
     "batching": "a Batching",
@@ -115,7 +130,7 @@ def register(kind: str, name: str, summary: str = "", **about: Any) -> Callable[
         kind: "agent", "batching", "environment", "model", "sampler", "method" or "task".
         name: what `blts simulate`, studies and live experiments call it.
         summary: a sentence for `blts list`; by default the first line of the docstring.
-        about: what else is known of it: `worlds`, `batching` and `prior` of an agent, `mdp` of an environment.
+        about: metadata: `worlds`, `batching` and `prior` of an agent, `mdp` of an environment.
 
     Returns:
         A decorator that leaves the class or function as it is.
@@ -152,7 +167,7 @@ def _registered(kind: str) -> dict[str, Entry]:
 
 
 def _from_plugin(kind: str, name: str) -> Entry:
-    """Import a part of another package and register it; a `register` of its own says what is known of it besides."""
+    """Import a part of another package and register it, with the metadata of its own `register` call if there is one."""
     plugin = plugins.chosen(kind, name)
     loaded = plugin.load()
     own = _ENTRIES[kind].get(name)
@@ -161,7 +176,14 @@ def _from_plugin(kind: str, name: str) -> Entry:
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Everything of a kind that can be built, those of other packages last; `problems` says what was left out."""
+    """All usable parts of a kind.
+
+    Args:
+        kind: as in `register`.
+
+    Returns:
+        The entries by name, those of other packages last. `unusable_parts` explains what is left out.
+    """
     for name in plugins.offered(kind).keys() - _registered(kind).keys():
         with contextlib.suppress(ConfigError):
             _from_plugin(kind, name)
@@ -170,8 +192,12 @@ def entries(kind: str) -> dict[str, Entry]:
     )
 
 
-def problems() -> list[str]:
-    """Why parts of installed packages cannot be used, a sentence each."""
+def unusable_parts() -> list[str]:
+    """Why parts of other installed packages cannot be used.
+
+    Returns:
+        A sentence for each.
+    """
     found = []
     for kind in plugins.GROUPS:
         for name, offers in plugins.offered(kind).items():
@@ -187,11 +213,18 @@ def problems() -> list[str]:
 
 
 def find(kind: str, name: str) -> Entry:
-    """The entry of a name.
+    """Look up a name.
+
+    Args:
+        kind: as in `register`.
+        name: the name.
+
+    Returns:
+        Its entry.
 
     Raises:
         ConfigError: it is a part of another package that cannot be imported.
-        UnknownName: there is none; the message has the nearest name.
+        UnknownName: there is none; the message has the closest name.
     """
     known = _registered(kind)
     offers = plugins.offered(kind)
@@ -207,7 +240,20 @@ def find(kind: str, name: str) -> Entry:
 
 
 def build(kind: str, name: str, *context: Any, **options: Any) -> Any:
-    """The object registered under a name, built in a setting and with some of its options changed.
+    """Build a registered part.
+
+    Args:
+        kind: as in `register`.
+        name: the name.
+        context: for agents and batching schemes, the `Setting`.
+        options: options to change.
+
+    Returns:
+        The part.
+
+    Raises:
+        UnknownName: nothing has that name.
+        ConfigError: there is no such option, or the part cannot be built.
 
     >>> from blts.registry import build
     >>> build("model", "gaussian", sd=0.5)
@@ -223,7 +269,18 @@ def build(kind: str, name: str, *context: Any, **options: Any) -> Any:
 
 
 def text_to_value(text: str) -> Any:
-    """`--set` values: whole numbers, numbers, true/false/none, otherwise text."""
+    """Parse the value of `--set`.
+
+    Args:
+        text: as typed.
+
+    Returns:
+        An int, a float, True, False or None where it reads as one; otherwise the text.
+
+    >>> from blts.registry import text_to_value
+    >>> [text_to_value(text) for text in ("3", "0.5", "true", "prior")]
+    [3, 0.5, True, 'prior']
+    """
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

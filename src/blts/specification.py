@@ -1,4 +1,4 @@
-"""Whether a model can give the rewards that an environment pays: compared before a simulation starts."""
+"""Before a simulation: check that the agent's model gives a density to the rewards that the environment pays."""
 
 from __future__ import annotations
 
@@ -16,15 +16,22 @@ from .errors import ConfigError
 from .models import Model, Tabular
 from .models.base import SUPPORTS, WITHIN, arm, draws, support_of_likelihood
 
-SURE = 6.0  # standard errors: heavy-tailed rewards must not cry wolf
-RUNS, ROUNDS = 32, 8  # of random play, where nobody says which rewards can occur
+SURE = 6.0  # standard errors: large, so that heavy-tailed rewards raise no false alarm
+RUNS, ROUNDS = 32, 8  # of random play, where the support of the rewards is not declared
 
 
 def check_rewards(env: Any, agent: Any) -> None:
     """Refuse an agent whose model gives some of the environment's rewards no density.
 
-    Where both say which rewards there can be, what they say is compared. Where one does not (an environment or a model of one's
-    own, a subclass that overrides `step` or `sample`), a few hundred rewards of random play are tried.
+    If both declare a `support`, these are compared. Otherwise (a user's environment or model, a subclass that overrides `step` or
+    `sample`) a few hundred rewards of random play are tried.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+
+    Raises:
+        ConfigError: which rewards do not fit the model.
     """
     model = _believed(agent)
     if model is None or not env.actions:
@@ -37,7 +44,7 @@ def check_rewards(env: Any, agent: Any) -> None:
             _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model)
         return
     if ours is None and env.pays_as_model and _same(env.model, model):
-        return  # the environment draws from the very functions that the agent believes in
+        return  # environment and agent share one model
     rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
     holds, _ = SUPPORTS[model.support]
     wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
@@ -46,12 +53,16 @@ def check_rewards(env: Any, agent: Any) -> None:
 
 
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:
-    """A sentence where a bandit's `step` was overridden and pays other means than its regret is computed from.
+    """Detect a bandit whose overridden `step` pays other means than its regret is computed from.
 
     Args:
+        env: the environment.
         plays: how often each arm was played, `[replications, arms]`.
         rewards: the mean reward of each replication.
         regrets: the regret of each replication at the horizon.
+
+    Returns:
+        A warning, or nothing.
     """
     if why_lost(env, "pays_as_model") is None or env.theta is None or len(rewards) < 2:
         return ()
@@ -59,7 +70,7 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
     rounds = plays.sum(1)
     expected = plays @ means
     if not np.allclose(regrets, rounds * means.max() - expected, rtol=1e-3, atol=1e-3):
-        return ()  # the override says its own regret
+        return ()  # the override computes its own regret
     gap = rewards - expected / rounds
     error = gap.std(ddof=1) / np.sqrt(len(gap))
     if abs(gap.mean()) <= SURE * error:

@@ -1,4 +1,4 @@
-"""Means, intervals and bands of replications, by a bootstrap that is one matrix product. NumPy only."""
+"""Means over replications with bootstrap-t intervals and bands, in NumPy. All resamples are one matrix product."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SEED = 20230608
 CHUNK = 250
 """Resamples in one matrix product: 250 rows of weights for 10,000 replications are 20 MB."""
 FAMILY = 10_000
-"""Resamples for several means at once, whose intervals need quantiles further out."""
+"""Resamples for simultaneous intervals, which need more extreme quantiles."""
 NO_SPREAD = 0.01
-"""A resample whose sd is below this share of the sample's has missed what makes the sample vary; it cannot be studentised."""
+"""A resample whose sd is below this fraction of the sample's is degenerate and cannot be studentised."""
 DEGENERATE = 0.01
-"""With more such resamples than this, bootstrap-t says nothing of the tails, and Student's t takes its place."""
+"""With a larger fraction of degenerate resamples, Student's t replaces the bootstrap-t."""
 
 
 class Summary(NamedTuple):
@@ -35,7 +35,7 @@ class Summary(NamedTuple):
 
 
 class Band(NamedTuple):
-    """A mean curve and a region that covers the whole true curve with probability 95 %."""
+    """A mean curve with a simultaneous confidence band."""
 
     mean: np.ndarray
     low: np.ndarray
@@ -45,7 +45,13 @@ class Band(NamedTuple):
 
 
 def summarise(values: np.ndarray) -> Summary:
-    """Mean, sd, standard error and the bootstrap-t interval of one quantity.
+    """Mean, sd, standard error and 95 % bootstrap-t interval of one quantity.
+
+    Args:
+        values: one number per replication.
+
+    Returns:
+        The summary.
 
     >>> import numpy as np
     >>> from blts.statistics import summarise
@@ -59,11 +65,16 @@ def summarise(values: np.ndarray) -> Summary:
 
 
 def intervals(values: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:
-    """Studentised intervals of the means of all columns, on the same resamples:
+    """Bootstrap-t intervals of the means of all columns, on the same resamples:
 
         [mean − q(1 − α/2) · se,  mean − q(α/2) · se],    q the quantiles of t* = (mean* − mean) / se*.
 
-    A constant column gives a point.
+    Args:
+        values: `[replications, columns]`.
+        level: of each interval.
+
+    Returns:
+        The lower and upper ends, which are equal for a constant column.
     """
     x = _checked(values)
     n, mean, sd = len(x), _means(x), _sds(x)
@@ -79,14 +90,14 @@ def intervals(values: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.
 
 
 class Simultaneous(NamedTuple):
-    """Means of several columns with intervals that all cover with probability 95 %, and p-values that agree with them."""
+    """Means of several columns with simultaneous intervals, and p-values that agree with them."""
 
     mean: np.ndarray
     se: np.ndarray
     low: np.ndarray
     high: np.ndarray
     p: np.ndarray
-    """Of "the mean is 0", adjusted for all columns: below 0.05 where the interval excludes 0, and only there."""
+    """P-values of "the mean is 0", adjusted for all columns: below 0.05 exactly where the interval excludes 0."""
     critical: np.ndarray
     """Half-widths of the intervals in standard errors."""
 
@@ -94,9 +105,16 @@ class Simultaneous(NamedTuple):
 def simultaneous(values: np.ndarray, level: float = LEVEL) -> Simultaneous:
     """Balanced simultaneous intervals mean ± c · se of the means of all columns (Beran, 1988).
 
-    c is the same quantile of |t*| for every column, the one at which all columns cover together with probability 95 %. So a
-    column whose spread comes from a few outliers has a wide interval, and does not widen the others. c is at least Student's;
-    columns without spread have points, and those that bootstrap-t says nothing of have Student's with Bonferroni's correction.
+    c is the same quantile of |t*| for every column, chosen so that all columns cover together with probability `level`. A column
+    with outliers thus has a wide interval and does not widen the others. c is at least Student's critical value. Constant columns
+    get points; columns with too many degenerate resamples get Student's t with Bonferroni's correction.
+
+    Args:
+        values: `[replications, columns]`.
+        level: of all intervals together.
+
+    Returns:
+        Means, intervals and p-values.
 
     >>> import numpy as np
     >>> from blts.statistics import simultaneous
@@ -125,21 +143,28 @@ def simultaneous(values: np.ndarray, level: float = LEVEL) -> Simultaneous:
 
 
 def _balanced(draws: np.ndarray, t: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """Critical values of |t| for all columns, and adjusted p-values: `t > critical` where p < 1 − level, and only there."""
+    """Critical values of |t| for all columns, and adjusted p-values: `t > critical` exactly where p < 1 − level."""
     sorted_draws = np.sort(draws, axis=0)
     ranks = np.stack([np.searchsorted(s, d, side="left") for s, d in zip(sorted_draws.T, draws.T, strict=True)], axis=1)
     most = np.sort(ranks.max(1))
     own = np.array([np.searchsorted(s, value, side="left") for s, value in zip(sorted_draws.T, t, strict=True)])
     p = (1 + len(most) - np.searchsorted(most, own, side="left")) / (1 + len(most))
-    few = int(np.ceil((1 - level) * (1 + len(most)) - 1))  # as many largest ranks may be above
+    few = int(np.ceil((1 - level) * (1 + len(most)) - 1))  # how many of the largest ranks may lie above
     return sorted_draws[most[len(most) - few]], p
 
 
 def band(curves: np.ndarray, level: float = LEVEL) -> Band:
-    """The sup-t band of curves [replications, times]: mean ± c · se, c the quantile of max over times of |t*|.
+    """The sup-t band of curves: mean ± c · se, with c the quantile of the maximum over times of |t*|.
 
-    Times without spread are left out of the maximum, and so are those where many resamples have none: a regret that is zero
-    but for one replication in four hundred has no t*.
+    Times that are constant, or at which too many resamples are degenerate, are left out of the maximum: for example where the
+    regret is zero in all but one of four hundred replications.
+
+    Args:
+        curves: `[replications, times]`.
+        level: of the whole band.
+
+    Returns:
+        The mean curve, the band, and c.
     """
     x = _checked(curves)
     n, mean, sd = len(x), _means(x), _sds(x)
@@ -155,11 +180,18 @@ def band(curves: np.ndarray, level: float = LEVEL) -> Band:
 
 
 def interval_of(values: np.ndarray, function: Function, gradient: Function, level: float = LEVEL) -> tuple[float, float] | None:
-    """A studentised interval for a smooth function f of the column means m:
+    """A bootstrap-t interval for a smooth function f of the column means m:
 
         t* = (f(m*) − f(m)) / se*,    se* from the resample's variance of ∇f(m*) · x.
 
-    None where f is not defined for many resamples.
+    Args:
+        values: `[replications, columns]`.
+        function: f, of means `[..., columns]`.
+        gradient: ∇f, likewise.
+        level: of the interval.
+
+    Returns:
+        The interval; None where f is undefined for too many resamples.
     """
     x = _checked(values)
     n, mean = len(x), _means(x)
@@ -180,7 +212,7 @@ def interval_of(values: np.ndarray, function: Function, gradient: Function, leve
 
 
 Function = Callable[[np.ndarray], np.ndarray]
-"""Of means [..., columns]."""
+"""A function of means `[..., columns]`."""
 
 
 def _slope_error(w: np.ndarray, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
@@ -192,27 +224,50 @@ def _slope_error(w: np.ndarray, x: np.ndarray, gradient: np.ndarray) -> np.ndarr
 
 
 def resampled_means(values: np.ndarray) -> np.ndarray:
-    """Means of all resamples, [resamples, columns]."""
+    """The means of all resamples.
+
+    Args:
+        values: `[replications, columns]`.
+
+    Returns:
+        `[resamples, columns]`.
+    """
     x = _checked(values)
     centre = _means(x)
     return np.concatenate([w @ (x - centre) / len(x) for w in _weights(len(x))]) + centre
 
 
 def percentiles(draws: np.ndarray, level: float = LEVEL) -> tuple[float, float]:
-    """The middle of a bootstrap distribution."""
+    """The central interval of a bootstrap distribution.
+
+    Args:
+        draws: of one statistic.
+        level: the probability inside.
+
+    Returns:
+        The lower and upper end.
+    """
     low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
 
 def student(n: int, level: float = LEVEL) -> float:
-    """Student's critical value for a mean of n numbers."""
+    """Student's critical value for a mean.
+
+    Args:
+        n: how many numbers.
+        level: of the interval.
+
+    Returns:
+        The half-width of the interval in standard errors.
+    """
     from scipy.special import stdtrit
 
     return float(stdtrit(n - 1, (1 + level) / 2))
 
 
 def _studentised(x: np.ndarray, mean: np.ndarray, sd: np.ndarray, resamples: int = RESAMPLES) -> Iterator[np.ndarray]:
-    """t* = (mean* − mean) / (sd*/√n) of all resamples and columns; NaN where a resample has no spread."""
+    """t* = (mean* − mean) / (sd*/√n) of all resamples and columns; NaN where a resample is degenerate."""
     n = len(x)
     z = np.divide(x - mean, sd, out=np.zeros_like(x), where=sd > 0)
     both = np.concatenate([z, z**2], axis=1)
@@ -231,14 +286,14 @@ def _weights(n: int, resamples: int = RESAMPLES) -> Iterator[np.ndarray]:
 
 @functools.lru_cache(maxsize=4)
 def _counts(n: int, resamples: int) -> np.ndarray:
-    """Multinomial weights, the same ones whenever there are n replications."""
+    """Multinomial weights; always the same for n replications."""
     rng = np.random.default_rng([SEED, n])
     equal = np.full(n, 1 / n)
     return np.concatenate([rng.multinomial(n, equal, size=CHUNK).astype(np.uint8) for _ in range(0, resamples, CHUNK)])
 
 
 def _means(x: np.ndarray) -> np.ndarray:
-    """Column means; those of a constant column are its value, to the last bit."""
+    """Column means; that of a constant column is exactly its value."""
     return np.where(np.ptp(x, axis=0) == 0, x[0], x.mean(0))
 
 

@@ -1,4 +1,4 @@
-"""The paper's theorems as functions: bounds to compare with, and the settings that they prescribe.
+"""The paper's theorems as functions: the bounds, and the settings that they prescribe.
 
 Constants are those of `Model.theory()`: m (strong concavity), L (smoothness), ν (strong log-concavity in the reward),
 with κ = max(L/m, L/ν). Natural logarithms, except where a doubling makes base two.
@@ -17,7 +17,17 @@ from .models.base import Model, Theory, arm_count
 
 
 def constants_of(model: Model) -> Theory:
-    """A model's constants, one per arm where it has several; refuses a model that is outside the theory."""
+    """A model's constants m, L and ν.
+
+    Args:
+        model: of one arm or of several.
+
+    Returns:
+        The constants, one per arm where the model has several.
+
+    Raises:
+        ConfigError: the model does not satisfy the paper's assumptions.
+    """
     found = model.theory()
     if not found.inside:
         raise ConfigError(
@@ -29,58 +39,147 @@ def constants_of(model: Model) -> Theory:
 
 
 def kappa(constants: Theory) -> Float[Array, "*arms"]:
-    """The condition number κ = max(L/m, L/ν)."""
+    """The condition number κ = max(L/m, L/ν).
+
+    Args:
+        constants: as `constants_of` returns them.
+
+    Returns:
+        One number per arm.
+    """
     return jnp.maximum(constants.L / constants.m, constants.L / constants.nu)
 
 
 def sigma(constants: Theory, dim: int = 1) -> Float[Array, "*arms"]:
-    """σ = 16 + 4 d L² / (ν m) of the concentration lemma."""
+    """σ = 16 + 4 d L² / (ν m) of the concentration lemma.
+
+    Args:
+        constants: as `constants_of` returns them.
+        dim: d, the dimension of θ.
+
+    Returns:
+        One number per arm.
+    """
     return 16 + 4 * dim * constants.L**2 / (constants.nu * constants.m)
 
 
 def gamma(constants: Theory, dim: int = 1) -> Float[Array, "*arms"]:
-    """The scaling γ = m / (32 L σ) of Algorithm 2 for which Theorem 3 is proved (1/640 for the paper's Gaussian bandit)."""
+    """The scaling γ = m / (32 L σ) of Algorithm 2 for which Theorem 3 is proved (1/640 for the paper's Gaussian bandit).
+
+    Args:
+        constants: as `constants_of` returns them.
+        dim: the dimension of θ.
+
+    Returns:
+        One number per arm.
+
+    >>> from blts import Gaussian, theory
+    >>> float(1 / theory.gamma(theory.constants_of(Gaussian())))
+    640.0
+    """
     return constants.m / (32 * constants.L * sigma(constants, dim))
 
 
 def minibatch(constants: Theory) -> Int[Array, "*arms"]:
-    """Theorem 1's minibatch size |D| = 32 L² / (m ν)."""
+    """Theorem 1's minibatch size |D| = 32 L² / (m ν).
+
+    Args:
+        constants: as `constants_of` returns them.
+
+    Returns:
+        One number per arm.
+    """
     return jnp.ceil(32 * constants.L**2 / (constants.m * constants.nu) - 1e-4).astype(int)
 
 
 def step_size(constants: Theory, n: Int[Array, "*arms"]) -> Float[Array, "*arms"]:
-    """Theorem 1's step η = m n / (32 L² (n+1)²)."""
+    """Theorem 1's step size η = m n / (32 L² (n+1)²).
+
+    Args:
+        constants: as `constants_of` returns them.
+        n: rewards of each arm.
+
+    Returns:
+        One number per arm.
+    """
     n = jnp.maximum(n, 1)
     return constants.m * n / (32 * constants.L**2 * (n + 1.0) ** 2)
 
 
 def iterations(constants: Theory, n: Int[Array, "*arms"]) -> Int[Array, "*arms"]:
-    """Theorem 1's number of steps N = 1280 L² (n+1)² / (m² n²)."""
+    """Theorem 1's number of steps N = 1280 L² (n+1)² / (m² n²).
+
+    Args:
+        constants: as `constants_of` returns them.
+        n: rewards of each arm.
+
+    Returns:
+        One number per arm.
+    """
     n = jnp.maximum(n, 1)
     return jnp.ceil(1280 * (constants.L / constants.m * (n + 1.0) / n) ** 2 - 1e-3).astype(int)
 
 
 def wasserstein_bound(constants: Theory, n, *, dim: int = 1, p: int = 2, log_q: float = 0.0) -> Float[Array, "*arms"]:
-    """Theorem 1: W_p(ρ̃_n, ρ_n) ≤ √(12/(n m)) (d + log Q + (32 + 8 d κ²) p)^½."""
+    """Theorem 1: W_p(ρ̃_n, ρ_n) ≤ √(12/(n m)) (d + log Q + (32 + 8 d κ²) p)^½.
+
+    Args:
+        constants: as `constants_of` returns them.
+        n: rewards of each arm.
+        dim: d, the dimension of θ.
+        p: the order of the distance.
+        log_q: log Q, which measures the quality of the prior.
+
+    Returns:
+        The bound for each arm.
+    """
     return jnp.sqrt(12 / (n * constants.m) * (dim + log_q + (32 + 8 * dim * kappa(constants) ** 2) * p))
 
 
 def batches_bound(arms: int, horizon: int) -> float:
-    """Theorem 2 as printed: at most N log2(T + 1) batches. Its proof drops a term; see `batches_sharp`."""
+    """Theorem 2 as printed: at most N log2(T + 1) batches. Its proof drops a term; see `batches_sharp`.
+
+    Args:
+        arms: N.
+        horizon: T.
+
+    Returns:
+        The bound.
+    """
     return arms * float(np.log2(horizon + 1))
 
 
 def batches_sharp(arms: int, horizon: int) -> int:
-    """The most batches that doubling counts can close: max Σ_a (⌊log2 k_a⌋ + 1) with Σ k_a = T.
+    """The largest number of batches under dynamic doubling: max Σ_a (⌊log2 k_a⌋ + 1) with Σ k_a = T.
 
-    An arm closes a batch at each k_a = 1, 2, 4, …, so the next doubling of the arm with the fewest plays is the
-    cheapest one left. For one arm and T = 2 this is 2, above the printed log2 3.
+    An arm closes a batch at each k_a = 1, 2, 4, …, so the next doubling of the arm with the fewest plays is the cheapest. For one
+    arm and T = 2 this is 2, above the printed log2 3.
+
+    Args:
+        arms: how many arms or state–action pairs are counted.
+        horizon: T.
+
+    Returns:
+        The number, which some sequence of plays reaches.
+
+    >>> from blts.theory import batches_sharp
+    >>> batches_sharp(1, 2)
+    2
     """
-    return most_closings(arms, horizon, lambda level: 2 ** max(level - 1, 0))
+    return max_closings(arms, horizon, lambda level: 2 ** max(level - 1, 0))
 
 
-def most_closings(arms: int, horizon: int, cost: Callable[[int], int]) -> int:
-    """The most batches that arms can close in `horizon` plays, when an arm's next one costs cost(0) ≤ cost(1) ≤ … plays."""
+def max_closings(arms: int, horizon: int, cost: Callable[[int], int]) -> int:
+    """The largest number of batches that arms can close.
+
+    Args:
+        arms: how many there are.
+        horizon: the number of plays, of all arms together.
+        cost: how many plays an arm needs to close its next batch after `level` batches; non-decreasing.
+
+    Returns:
+        The number of batches.
+    """
     left, closed, level = horizon, 0, 0
     while (affordable := min(arms, left // cost(level))) > 0:
         closed, left, level = closed + affordable, left - affordable * cost(level), level + 1
@@ -91,6 +190,16 @@ def regret_bound(constants: Theory, gaps, horizon: int, *, dim: int = 1, log_q: 
     """Theorem 3 with the appendix's explicit constants, for one model shared by all arms.
 
     Σ_a>1 [ 36 √Q₁ · 576e/(m Δ_a) · (d + log Q₁ + 4σ(log T + 3d log 2)) + 576e/(m Δ_a) · (d + log Q_a + 10 d σ log T) + 4 Δ_a ].
+
+    Args:
+        constants: as `constants_of` returns them.
+        gaps: Δ_a, the regret of one play of each arm; zeros are ignored.
+        horizon: T.
+        dim: d, the dimension of θ.
+        log_q: log Q, the same for all arms.
+
+    Returns:
+        The bound on the regret.
     """
     gaps = np.asarray(gaps, float)
     gaps = gaps[gaps > 0]

@@ -1,4 +1,4 @@
-"""What a simulation gives back: plain NumPy arrays, their summaries, and how they print."""
+"""The result of a simulation: NumPy arrays, their summaries, and their printed form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import ConfigError
 from .loop import Diagnostics, Record
 
 
-class Band(NamedTuple):
+class RegretBand(NamedTuple):
     """A mean over replications with its confidence band, at each recorded time."""
 
     times: np.ndarray
@@ -26,9 +26,9 @@ class Band(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Trace:
-    """Everything recorded of `replications` runs. Arrays have the replications in front.
+    """The result of `simulate`. The first axis of every array is the replications.
 
-    Two traces are equal where all of their numbers and descriptions are, NaN being equal to NaN. A trace has no hash.
+    Two traces are equal if all of their numbers and descriptions are; NaN equals NaN.
     """
 
     times: np.ndarray
@@ -38,27 +38,41 @@ class Trace:
     plays: np.ndarray
     """How often each action was played, `[replications, actions]`."""
     batches: np.ndarray
-    """How many batches were closed: how often rewards were collected. An unfinished last batch does not count."""
+    """The number of batches that ended: how often rewards were collected. An unfinished last batch does not count."""
     ends: np.ndarray
-    """The rounds with which batches ended, `[replications, most batches]`, filled up with 0."""
+    """The rounds with which batches ended, `[replications, largest number of batches]`, padded with 0."""
     best_share: np.ndarray
-    """Share of rounds in which a best action was played."""
+    """Fraction of rounds in which an optimal action was played."""
     mean_reward: np.ndarray
+    """Mean reward per round."""
     actions: np.ndarray | None
-    """Every action, `[replications, horizon]`, where `keep_actions` asked for it."""
+    """Every action, `[replications, horizon]`, with `keep_actions=True`; else None."""
     diagnostics: Diagnostics
+    """Diagnostics of the refreshes: R-hat, effective sample size, acceptance, stuck chains; see `diagnosis`."""
     horizon: int
     engine: str = "step"
-    """How it was simulated: "step", round by round, or "leap", whole batches at a time."""
+    """How it was simulated: "step" (round by round) or "leap" (whole batches)."""
     env: str = ""
     agent: str = ""
     batching: str = ""
     notes: tuple[str, ...] = ()
-    """What else a person must know before using the numbers; `warnings` has them too."""
+    """Further warnings of the simulation; part of `warnings`."""
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, engine: str, names: tuple[str, str, str]) -> Trace:
-        most = max(record.ends.shape[0] for record in records)  # an accelerator sends no more than its part has closed
+        """Join the records of an engine.
+
+        Args:
+            records: one per chunk of replications, with the replications last.
+            times: the rounds at which regret was recorded.
+            horizon: the number of rounds.
+            engine: "step" or "leap".
+            names: descriptions of environment, agent and batching scheme.
+
+        Returns:
+            The trace of all replications.
+        """
+        most = max(record.ends.shape[0] for record in records)  # accelerators send no more than their replications used
         filled = [record._replace(ends=np.pad(record.ends, ((0, most - record.ends.shape[0]), (0, 0)))) for record in records]
         record: Any = jax.tree.map(lambda *parts: np.moveaxis(np.concatenate(parts, -1), -1, 0), *filled)
         kept = record.actions if record.actions.shape[1] else None
@@ -88,28 +102,29 @@ class Trace:
 
     @property
     def replications(self) -> int:
+        """How many runs there are."""
         return self.batches.shape[0]
 
     @property
     def switches(self) -> np.ndarray:
-        """How many policies were used: the first, and one after each batch that closed before the horizon."""
+        """The number of policies used: the first, and one after each batch that ended before the horizon."""
         return 1 + ((self.ends > 0) & (self.ends < self.horizon)).sum(1)
 
     @property
     def final_regret(self) -> np.ndarray:
-        """Regret at the horizon, one number a replication."""
+        """Regret at the horizon, one number per replication."""
         return self.regret[:, -1]
 
-    def band(self, level: float = 0.95) -> Band:
-        """The mean regret over time with a band that covers the whole mean curve with probability `level`.
+    def band(self, level: float = 0.95) -> RegretBand:
+        """The mean regret over time, with a bootstrap sup-t band that covers the whole mean curve with probability `level`.
 
-        A sup-t band by the bootstrap, as in reports; of more than 256 recorded times, its width in standard errors is found on 256.
+        With more than 256 recorded times, the critical value is computed on 256 of them.
 
         Args:
             level: between 0 and 1.
 
         Returns:
-            Times, mean, lower and upper end. They unpack: `times, mean, low, high = trace.band()`.
+            A named tuple: `times, mean, low, high = trace.band()`.
 
         Raises:
             ConfigError: there are fewer than two replications.
@@ -119,16 +134,27 @@ class Trace:
         some = np.unique(np.linspace(0, len(self.times) - 1, 256).round().astype(int))
         found = statistics.band(self.regret[:, some], level)
         mean, reach = self.regret.mean(0), found.critical * _standard_error(self.regret)
-        return Band(self.times, mean, mean - reach, mean + reach)
+        return RegretBand(self.times, mean, mean - reach, mean + reach)
 
     def batches_by(self, times: Any = None) -> np.ndarray:
-        """How many batches each replication had closed by the given rounds (by default the recorded ones)."""
+        """The number of batches that ended by some rounds.
+
+        Args:
+            times: the rounds; by default those at which regret was recorded.
+
+        Returns:
+            `[replications, times]`.
+        """
         times = np.asarray(self.times if times is None else times)
         ends = np.where(self.ends == 0, np.iinfo(self.ends.dtype).max, self.ends)
         return np.stack([np.searchsorted(row, times, side="right") for row in ends])
 
     def summary(self) -> dict[str, float | int]:
-        """Means, standard deviations and standard errors over replications, under the names that the CLI prints."""
+        """Means, standard deviations and standard errors over replications, and the diagnostics.
+
+        Returns:
+            A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `batches_mean`, …
+        """
         out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
         for name, values in {
             "regret": self.final_regret,
@@ -143,7 +169,7 @@ class Trace:
             out[f"{name}_se"] = float(_standard_error(values))
         out["refreshes_finite"] = bool(self.diagnostics.finite.all())
         out["refreshes"], out["refreshes_unsound"] = int(self.diagnostics.refreshes.sum()), int(self.diagnostics.unsound.sum())
-        # One bad replication must not hide behind the mean of the others.
+        # The worst replication, not the mean: one failure must not be averaged away.
         worst = {"ess": np.min, "rhat": np.max, "stuck": np.max, "least": np.min}
         for name in ("acceptance", "ess", "rhat", "distance", "residual", "stuck", "least"):
             values = np.asarray(getattr(self.diagnostics, name))
@@ -155,7 +181,7 @@ class Trace:
 
     @property
     def warnings(self) -> list[str]:
-        """What must be known before these numbers are used; empty where there is nothing."""
+        """Reasons not to trust these numbers, one sentence each; empty if there are none."""
         s = self.summary()
         figures = (float(s.get(name, math.nan)) for name in ("rhat", "stuck", "least"))
         found = diagnosis.warnings(int(s["refreshes"]), int(s["refreshes_unsound"]), bool(s["refreshes_finite"]), *figures)
@@ -163,9 +189,9 @@ class Trace:
 
     @property
     def chains(self) -> str:
-        """How the chains of the refreshes did, in a sentence; empty where there were none to compare."""
+        """The diagnostics of the chains in a sentence; empty if there were no chains."""
         s = self.summary()
-        return diagnosis.figures(*(float(s.get(name, math.nan)) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
+        return diagnosis.describe(*(float(s.get(name, math.nan)) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
 
     def __repr__(self) -> str:
         s = self.summary()

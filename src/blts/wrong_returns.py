@@ -1,4 +1,4 @@
-"""Why a run of somebody's own parts failed: which method returned something else than its base class asks for."""
+"""After a simulation failed: find the method of a user's part that returned something else than its base class requires."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ from .errors import BltsError, ConfigError
 
 @contextmanager
 def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Iterator[None]:
-    """Turn an error of a run into one sentence, where a method returned something else than its base class asks for.
+    """A context manager that replaces an error of a run by a clearer one, where a method returned something invalid.
 
-    Args: as `why_wrong`.
+    Args:
+        env: the environment of the run.
+        agent: its agent.
+        batching: its batching scheme.
+        horizon: its number of rounds.
+
+    Returns:
+        The context manager.
 
     Raises:
-        ConfigError: the sentence; otherwise the error as it was.
+        ConfigError: which method returned what; any other error is raised unchanged.
     """
     try:
         yield
@@ -36,7 +43,7 @@ def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Itera
 
 
 def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str | None:
-    """Trace every required method once, as the loop calls it, and compare what it returns.
+    """Trace every required method once, as the loop calls it, and check what it returns.
 
     Args:
         env: the environment of the run that failed.
@@ -45,8 +52,8 @@ def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str |
         horizon: its number of rounds.
 
     Returns:
-        A sentence that names the method, what it returned and what it must return; None where all are right, and where a method
-        raises an error of its own, which then says more.
+        A sentence that names the method, what it returned and what it must return; None if all are correct, or if a method raises
+        an error itself.
     """
     try:
         jax.eval_shape(lambda: _look(env, agent, batching, horizon))

@@ -1,4 +1,4 @@
-"""An agent: top-two Thompson sampling (Russo 2016), which gives the runner-up a share of the rounds."""
+"""An agent: top-two Thompson sampling (Russo 2016), which plays the runner-up in a fraction of the rounds."""
 
 import jax.numpy as jnp
 

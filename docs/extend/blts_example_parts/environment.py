@@ -1,4 +1,4 @@
-"""An environment: arms whose means drift, so that what was learned grows old."""
+"""An environment: arms whose means drift, so that old rewards become misleading."""
 
 import jax.numpy as jnp
 
@@ -23,5 +23,5 @@ class Drifting(Env):
 
 
 def drifting(arms=5, drift=0.05, sd=0.5):
-    """Gaussian arms whose means drift, and agents who believe that they stay."""
+    """Gaussian arms whose means drift, and a model that assumes that they do not."""
     return Problem(Drifting(arms, drift, sd), {"uninformative": Gaussian(sd=sd)}, horizon=500)

@@ -401,7 +401,7 @@ class Pool(_OnChain, Belief):
         at_least(self, "size", 2)
 
     def __str__(self) -> str:
-        return f"{self.chain}, {self.size} chains an arm, each round drawing one of their ends"
+        return f"{self.chain}, {self.size} chains an arm, whose final states are the draws"
 
     def check_model(self, model):
         return dataclasses.replace(self, chain=self.chain.resolved(model))

@@ -1,4 +1,4 @@
-"""When the posterior is refreshed."""
+"""Batching schemes: after which rounds the agent sees its rewards and the posterior is refreshed."""
 
 from .base import Batching as Batching
 from .chance import Geometric as Geometric

@@ -1,7 +1,7 @@
-"""What a batching scheme is: a tiny pure state machine that says after which rounds the rewards are collected.
+"""The base class of batching schemes: pure state machines that decide after which rounds the rewards are collected.
 
-It sees actions and never a reward; its key is for schemes that toss coins. `due` after a round means that the batch ends
-with it; how many batches a scheme can close by a horizon is `most(horizon, actions)`, which sizes the record of their ends.
+A scheme sees actions and never a reward; its key is for random schemes. `due` after a round means that the batch ends with it.
+`max_batches(horizon, actions)` bounds how many batches end by a horizon, and sizes the array that records them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..declared import default, optional, required
 
 
 class Batching(Contract):
-    """When rewards are seen: inherit from this to write a batching scheme.
+    """A batching scheme. Inherit from this to write one.
 
     A scheme sees actions and never a reward. Its methods are written for one replication, in JAX: `simulate` compiles them and maps
     them over replications. A subclass is a frozen dataclass whose annotated fields are its arguments (see `module`); it must define
@@ -35,14 +35,14 @@ class Batching(Contract):
     """
 
     states = default(None)
-    """For how many states of an MDP visits are counted; None where none are."""
+    """How many MDP states visits are counted for; None where visits are not counted."""
 
     @required
     def init(self, key: PRNGKey, actions: int) -> Tree:
         """Begin a replication.
 
         Args:
-            key: for schemes that toss coins; the same for all rounds, so fold the round in.
+            key: for random schemes; the same for all rounds, so fold the round in.
             actions: how many actions there are.
 
         Returns:
@@ -56,36 +56,36 @@ class Batching(Contract):
 
         Args:
             state: as `init` or the last `step` returned it.
-            obs: what the agent saw before it acted; `()` for a bandit without contexts.
-            action: what it played, a number of shape `()`.
+            obs: the observation before the action; `()` for a bandit without contexts.
+            action: the action played, an integer of shape `()`.
 
         Returns:
             The new state, of the same structure, shapes and types, and whether the batch ends with this round.
         """
         raise NotImplementedError
 
-    def most(self, horizon: int, actions: int) -> int:
-        """How many batches can be closed by the horizon: it sizes the record of their ends.
+    def max_batches(self, horizon: int, actions: int) -> int:
+        """An upper bound on the number of batches that end by the horizon. It sizes the array of batch ends.
 
         Args:
             horizon: the number of rounds.
             actions: how many actions there are.
 
         Returns:
-            An upper bound; by default one batch a round.
+            The bound; by default one batch per round.
         """
         del actions
         return horizon
 
     @optional
     def room(self, state: Tree) -> tuple[Int[Array, "*actions"], Int[Array, ""]]:
-        """What the batch can still take.
+        """How many more plays or rounds end the current batch.
 
         Args:
             state: after some rounds.
 
         Returns:
-            With how many more plays of each action, and with how many more rounds, the batch ends; NEVER where it does not.
+            How many more plays of each action would end the batch, and how many more rounds; NEVER where they would not.
         """
         raise NotImplementedError
 
@@ -95,13 +95,13 @@ class Batching(Contract):
 
         Args:
             state: after some rounds.
-            plays: of each action, which end no batch before the last of them.
+            plays: how often each action is played; the batch does not end before the last of these plays.
 
         Returns:
-            What `step` gives after so many plays: the state, and whether the batch ends.
+            The state after these plays, and whether the batch ends with them.
         """
         raise NotImplementedError
 
 
 NEVER = int(np.iinfo(np.int32).max)
-"""More plays or rounds than any run has."""
+"""A number of plays or rounds that no run reaches."""

@@ -1,4 +1,4 @@
-"""A scheme that tosses a coin after every round."""
+"""Batches of random length."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from .base import Batching
 
 
 class Coin(NamedTuple):
+    """The state of `Geometric`."""
+
     key: PRNGKey
     t: Int[Array, ""]
 
 
 @module
 class Geometric(Batching):
-    """A batch closes after each round with probability `rate`: lengths are geometric (continuing PSRL, Xu et al. 2022).
+    """A batch ends after each round with probability `rate`, so lengths are geometric (continuing PSRL, Xu et al. 2022).
 
     Args:
         rate: the probability that a batch ends with a round.

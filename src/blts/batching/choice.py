@@ -1,4 +1,4 @@
-"""One of several schemes by its number: they share what is compiled."""
+"""A choice among several schemes that shares one compiled program."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from .base import Batching
 
 @module
 class OneOf(Batching):
-    """Scheme `number` (from 0) of several. All are followed and one is heeded, so changing the number compiles nothing.
+    """Scheme `number` of several. All advance and one decides, so changing the number does not compile again.
+
+    Args:
+        schemes: the schemes to choose from.
+        number: which one decides, from 0.
 
     >>> from blts.batching import DoublingCounts, OneOf, Sequential
     >>> print(OneOf((Sequential(), DoublingCounts()), 0))
@@ -49,5 +53,5 @@ class OneOf(Batching):
         return states, jnp.stack(due)[self.number]
 
     @rests_on("init", "step")
-    def most(self, horizon, actions):
-        return max(scheme.most(horizon, actions) for scheme in self.schemes)
+    def max_batches(self, horizon, actions):
+        return max(scheme.max_batches(horizon, actions) for scheme in self.schemes)

@@ -1,4 +1,4 @@
-"""Schemes that look at the clock alone: their batch ends are known in advance."""
+"""Schemes that depend on the round alone: their batch ends are known in advance."""
 
 from __future__ import annotations
 
@@ -46,7 +46,12 @@ class _Clock:
 
 @module
 class Sequential(_Clock, Batching):
-    """Every reward is seen before the next decision: batches of one."""
+    """Batches of one round: every reward is seen before the next action.
+
+    >>> from blts.batching import Sequential
+    >>> print(Sequential())
+    Rewards are seen after every round.
+    """
 
     noun: ClassVar[str] = "Rewards are seen after every round."
 
@@ -58,7 +63,7 @@ class Sequential(_Clock, Batching):
         return t + 1
 
     @rests_on("init", "step", "ends")
-    def most(self, horizon, actions):
+    def max_batches(self, horizon, actions):
         return horizon
 
 
@@ -67,7 +72,7 @@ class Fixed(_Clock, Batching):
     """Batches of `size` rounds.
 
     Args:
-        size: rounds of a batch.
+        size: rounds per batch.
 
     >>> from blts.batching import Fixed
     >>> print(Fixed(10))
@@ -88,13 +93,18 @@ class Fixed(_Clock, Batching):
         return (t // self.size + 1) * self.size
 
     @rests_on("init", "step", "ends")
-    def most(self, horizon, actions):
+    def max_batches(self, horizon, actions):
         return horizon // self.size
 
 
 @module
 class StaticDoubling(_Clock, Batching):
-    """Batches of 1, 2, 4, … rounds, started at t = 1, 2, 4, … (Section 5): they end at 1, 3, 7, …"""
+    """Static doubling: batches of 1, 2, 4, … rounds, which end at rounds 1, 3, 7, … (the paper's Section 5).
+
+    >>> from blts.batching import StaticDoubling
+    >>> [t for t in range(1, 20) if StaticDoubling().ends(t)]
+    [1, 3, 7, 15]
+    """
 
     noun: ClassVar[str] = "Rewards are seen in batches of 1, 2, 4, … rounds."
 
@@ -107,7 +117,7 @@ class StaticDoubling(_Clock, Batching):
         return (jnp.ones_like(t) << digits) - 1
 
     @rests_on("init", "step", "ends")
-    def most(self, horizon, actions):
+    def max_batches(self, horizon, actions):
         return (horizon + 1).bit_length() - 1
 
 
@@ -117,6 +127,10 @@ class Grid(_Clock, Batching):
 
     Args:
         times: the rounds with which batches end, in increasing order.
+
+    >>> from blts.batching import Grid
+    >>> print(Grid((10, 100)))
+    Rewards are seen after rounds 10, 100.
     """
 
     times: tuple[int, ...] = static()
@@ -140,12 +154,19 @@ class Grid(_Clock, Batching):
         return jnp.min(jnp.where(times > t, times, NEVER))
 
     @rests_on("init", "step", "ends")
-    def most(self, horizon, actions):
+    def max_batches(self, horizon, actions):
         return sum(t <= horizon for t in self.times)
 
     @classmethod
     def minimax(cls, horizon: int, batches: int) -> Grid:
         """u₁ = a, u_j = a √u_{j-1} with a = T^{1/(2 - 2^{1-M})}: minimax regret with M batches.
+
+        Args:
+            horizon: T.
+            batches: M.
+
+        Returns:
+            The grid; its last batch ends at the horizon.
 
         >>> Grid.minimax(650, 3).times
         (40, 257, 650)
@@ -160,6 +181,13 @@ class Grid(_Clock, Batching):
     @classmethod
     def geometric(cls, horizon: int, batches: int) -> Grid:
         """u_j = b^j with b = T^{1/M}: problem-dependent regret with M batches.
+
+        Args:
+            horizon: T.
+            batches: M.
+
+        Returns:
+            The grid; its last batch ends at the horizon.
 
         >>> Grid.geometric(650, 3).times
         (8, 75, 650)

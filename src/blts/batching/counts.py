@@ -1,4 +1,4 @@
-"""Schemes that count plays, of an action or of a state–action pair: the two readings of "dynamic doubling"."""
+"""Dynamic doubling: schemes that count the plays of each action or state–action pair. There are two readings of the rule."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from .base import NEVER, Batching
 
 
 class Levels(NamedTuple):
+    """The state of `DoublingCounts`."""
+
     counts: Int[Array, " pairs"]
     next: Int[Array, " pairs"]
-    """The count at which each pair closes its next batch, 2^l of Algorithm 2."""
+    """The count at which each pair ends a batch next: 2^l of Algorithm 2."""
 
 
 class Marks(NamedTuple):
+    """The state of `DoubledSinceSwitch`."""
+
     counts: Int[Array, " pairs"]
     mark: Int[Array, " pairs"]
     """The counts when the current batch began."""
@@ -33,7 +37,7 @@ class Marks(NamedTuple):
 
 
 def _pair(obs, action, states: int, pairs: int):
-    """A bandit counts actions whatever its context; an MDP counts pairs (s, a)."""
+    """The index of a count: the action in a bandit, the pair (s, a) in an MDP."""
     return action if states == 1 else obs * (pairs // states) + action
 
 
@@ -43,12 +47,16 @@ def _whose(states: int) -> str:
 
 @module
 class DoublingCounts(Batching):
-    """Algorithm 2's rule: each arm has its own level l, and a batch closes when its plays reach 2^l; then l grows by one.
+    """Dynamic doubling as in Algorithm 2: a batch ends when the plays of some arm reach 2^l; that arm's l then grows by one.
 
-    With `states` > 1 the counts are those of state–action pairs.
+    With `states` > 1 the counts are those of state–action pairs. On the command line and in studies its name is "dynamic".
 
     Args:
         states: how many states an MDP has; 1 for a bandit.
+
+    >>> from blts.batching import DoublingCounts
+    >>> print(DoublingCounts())
+    Rewards are seen when an arm's plays reach the next power of two (Algorithm 2).
     """
 
     states: int = static(default=1)
@@ -65,7 +73,7 @@ class DoublingCounts(Batching):
     def step(self, state, obs, action):
         pair = _pair(obs, action, self.states, state.counts.shape[0])
         after, _ = self._after(state, count(state.counts, pair, jnp.asarray(True)))
-        # One more play reaches a level where it makes a power of two: nothing in a run then reads the levels, or carries them.
+        # Counts grow by one, so a level is reached exactly at powers of two. The loop then need not carry the levels.
         n = pick(after.counts, pair)
         return after, n & (n - 1) == 0
 
@@ -82,32 +90,36 @@ class DoublingCounts(Batching):
         return Levels(counts, jnp.where(reached, 2 * state.next, state.next)), jnp.any(reached)
 
     @rests_on("init", "step", "_after")
-    def most(self, horizon, actions):
+    def max_batches(self, horizon, actions):
         return theory.batches_sharp(self.states * actions, horizon)
 
 
 @module
 class DoubledSinceSwitch(Batching):
-    """A batch closes when some count, with the prior's pseudo-count c, exceeds twice what it was when the batch began:
-    N_t + c > 2 (N_{t_k} + c).
+    """Dynamic doubling relative to the start of the batch: a batch ends when N_t + c > 2 (N_{t_k} + c) for some count.
 
-    With c = 0 the first play of anything exceeds twice zero, so it closes a batch. Two variants have names of their own:
-    `tsde` adds the linear growth of Ouyang et al. (2017), `ucrl2` closes as soon as the count *is* doubled.
+    N_{t_k} is the count when the batch began and c the prior's pseudo-count. With c = 0 the first play of any arm ends a batch.
+    `tsde` also ends a batch that is longer than the one before (Ouyang et al. 2017); `ucrl2` uses ≥ in place of >.
 
     Args:
         states: how many states an MDP has; 1 for a bandit.
-        pseudo_count: c, what the prior is worth to a pair.
-        linear_growth: whether to also close a batch that is longer than the one before.
-        inclusive: whether to close as soon as a count is doubled.
+        pseudo_count: c, the prior's weight of a pair in plays.
+        linear_growth: whether to also end a batch that is longer than the one before.
+        inclusive: whether to end a batch as soon as a count is doubled.
+
+    >>> from blts.batching import DoubledSinceSwitch
+    >>> print(DoubledSinceSwitch.tsde(states=6))
+    Rewards are seen when a state–action pair's visits exceed twice their value at the last batch, or when a batch is longer than
+    the one before.
     """
 
     states: int = static(default=1)
     pseudo_count: Numbers = array(default=0.0)
-    """What the prior is worth to a pair: the sum of its Dirichlet parameters, where the prior counts as visits."""
+    """The prior's weight of a pair in plays, such as the sum of its Dirichlet parameters."""
     linear_growth: bool = static(default=False)
-    """Also close a batch that is longer than the one before it: lengths grow by at most one."""
+    """Also end a batch that is longer than the one before it: lengths grow by at most one."""
     inclusive: bool = static(default=False)
-    """Close when a pair's visits in the batch reach max(1, its visits before), as UCRL2 does."""
+    """End a batch when a pair's visits in it reach max(1, its visits before), as in UCRL2."""
 
     def check(self):
         at_least(self, "states", 1)
@@ -116,12 +128,27 @@ class DoubledSinceSwitch(Batching):
 
     @classmethod
     def tsde(cls, states: int, pseudo_count: float = 0.0) -> DoubledSinceSwitch:
-        """TSDE's rule: a count has doubled, or the batch is longer than the one before it."""
+        """TSDE's rule: a count has doubled, or the batch is longer than the one before it.
+
+        Args:
+            states: how many states the MDP has.
+            pseudo_count: the prior's weight of a pair in plays.
+
+        Returns:
+            The scheme.
+        """
         return cls(states, pseudo_count, linear_growth=True)
 
     @classmethod
     def ucrl2(cls, states: int) -> DoubledSinceSwitch:
-        """UCRL2's rule: a pair was visited as often in the batch as before it."""
+        """UCRL2's rule: a pair was visited as often in the batch as before it.
+
+        Args:
+            states: how many states the MDP has.
+
+        Returns:
+            The scheme.
+        """
         return cls(states, inclusive=True)
 
     def __str__(self) -> str:
@@ -159,12 +186,12 @@ class DoubledSinceSwitch(Batching):
         return Marks(counts, mark, jnp.where(due, 0, length), jnp.where(due, length, state.previous)), due
 
     @rests_on("init", "step", "_after")
-    def most(self, horizon, actions):
-        # A pair with count N at a switch needs more than N + c further plays: 1, 2, 4, … with c = 0. Others' switches
-        # only raise its mark. A larger c costs more, so c = 0 bounds them all.
+    def max_batches(self, horizon, actions):
+        # A pair with count N at the start of a batch needs more than N + c further plays: 1, 2, 4, … with c = 0. Batches that
+        # other pairs end only raise N. A larger c needs more plays, so c = 0 gives the bound.
         cost = (lambda level: 2 ** max(level - 1, 0)) if self.inclusive else (lambda level: 2**level)
-        doublings = theory.most_closings(self.states * actions, horizon, cost)
+        doublings = theory.max_closings(self.states * actions, horizon, cost)
         if not self.linear_growth:
             return doublings
-        # Between two doublings m batches last at least 1 + … + m rounds, or the horizon would allow fewer.
+        # The m batches between two doublings last at least 1 + … + m rounds.
         return min(horizon, doublings + math.isqrt(2 * horizon * (doublings + 1)) + 1)

@@ -1,4 +1,7 @@
-"""The table of methods as code: every name is a composition of a model, a sampler, a batching scheme and a rule."""
+"""Names: agents, batching schemes, models and published methods that the command line and studies refer to.
+
+`condition` builds the objects of one simulation from names. Environments are named in `problems`.
+"""
 
 from .. import problems as problems  # registers the environments
 from . import bandit_agents as bandit_agents

@@ -1,4 +1,4 @@
-"""Agents for bandits by name. A builder is given the setting; what it may change besides are its options."""
+"""Named agents for bandits. A builder takes the `Setting` (`on`) and its own options, which `--set` changes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=1.0, pool=0, 
 def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS, sampler=None):
     """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere.
 
-    With the name of a sampler, a pool of its chains for any model.
+    With the name of a sampler as `sampler`, a pool of its chains for every model.
     """
     if sampler is None:
         return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)

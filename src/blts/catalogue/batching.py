@@ -1,4 +1,4 @@
-"""Batching schemes by name."""
+"""Named batching schemes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names become objects here, with every name checked before anything is built."""
+"""Build the parts of one simulation from names. All names are checked before anything is built."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .setting import Setting
 
 
 class Condition(NamedTuple):
-    """Everything `simulate` needs, built from names."""
+    """The arguments of `simulate`, built from names."""
 
     env: Any
     agent: Any
     batching: Any
     horizon: int
     names: dict[str, str]
-    """The names it was built from, defaults filled in."""
+    """The names that it was built from, with defaults filled in."""
 
 
 def condition(
@@ -33,9 +33,24 @@ def condition(
     batch_size: int | None = None,
     options: dict[str, Any] | None = None,
 ) -> Condition:
-    """The parts of one simulation. `batching` is by default the agent's own, `prior` the environment's first.
+    """Build the parts of one simulation from names. `blts list` shows the names.
 
-    `options` belong to whichever of agent, batching scheme and environment has an option of that name.
+    Args:
+        env: an environment.
+        agent: an agent.
+        batching: a batching scheme; by default the agent's usual one.
+        prior: a prior; by default the environment's first.
+        horizon: the number of rounds; by default the environment's.
+        drawn: whether each replication draws its environment from the prior.
+        batch_size: the size of "fixed" batches.
+        options: options of the agent, the batching scheme and the environment; each goes to the first that has one of its name.
+
+    Returns:
+        The environment, agent, batching scheme and horizon.
+
+    Raises:
+        UnknownName: nothing has that name.
+        ConfigError: the parts or options do not fit together.
 
     >>> from blts.catalogue import condition
     >>> condition("gaussian", "ucb1", "dynamic", horizon=100).agent
@@ -76,7 +91,19 @@ def condition(
 def sorted_options(
     entries: dict[str, registry.Entry], options: dict[str, Any], order: tuple[str, ...] = ()
 ) -> dict[str, dict[str, Any]]:
-    """Each option under the part that has it, the first in `order` (by default that of the entries)."""
+    """Assign each option to the part that has an option of that name.
+
+    Args:
+        entries: the parts, by kind.
+        options: the options.
+        order: which kind takes precedence where several have an option of one name; by default the order of `entries`.
+
+    Returns:
+        The options of each part, by kind.
+
+    Raises:
+        ConfigError: no part has such an option.
+    """
     kinds = order or tuple(entries)
     chosen: dict[str, dict[str, Any]] = {kind: {} for kind in entries}
     for name, value in options.items():

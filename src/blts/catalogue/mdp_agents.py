@@ -1,4 +1,4 @@
-"""Agents for MDPs by name: posterior sampling, UCRL2 and the optimal policy."""
+"""Named agents for MDPs: posterior sampling, UCRL2 and the optimal policy."""
 
 from __future__ import annotations
 

@@ -8,11 +8,14 @@ from ..registry import register
 
 
 class Method(NamedTuple):
+    """A published method: its parts by name, and the orders that the paper states for it."""
+
     agent: str
     batching: str
     regret: str
-    """Order of the regret, as the paper's Table 1 states it."""
+    """Order of the regret, as in the paper's Table 1."""
     batches: str
+    """Order of the number of batches."""
 
 
 @register("method", "karbasi-2021")

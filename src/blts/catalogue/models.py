@@ -1,4 +1,4 @@
-"""Reward models by name, for specifications that are text. Their defaults are those of the classes."""
+"""Named reward models, for live experiments and the command line. Defaults are those of the classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the builders of agents and batching schemes are told."""
+"""The argument of the functions that build named agents and batching schemes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,32 @@ from ..models import Tabular
 
 
 class Setting(NamedTuple):
-    """The world an agent will play in, as far as it may know it, and for how long."""
+    """What a builder of an agent or a batching scheme may depend on."""
 
     env: Any
+    """The environment."""
     model: Any
+    """The agent's model, with its prior."""
     horizon: int
+    """The number of rounds."""
 
     @property
     def actions(self) -> int:
+        """How many actions there are."""
         return self.env.actions
 
     @property
     def arms(self) -> int:
+        """How many actions there are, under the name that bandit agents use."""
         return self.env.actions
 
     @property
     def states(self) -> int:
-        """The states whose pairs a batching scheme counts: 1 for a bandit."""
+        """How many states a batching scheme counts visits for: 1 for a bandit.
+
+        Raises:
+            ConfigError: the environment has no finite set of states.
+        """
         states = self.env.states
         if states is None:
             raise ConfigError(
@@ -36,7 +45,17 @@ class Setting(NamedTuple):
         return states
 
     def weight(self, pseudo_count: float | str) -> float:
-        """A pseudo-count for every pair: "prior" is the least sum of Dirichlet parameters of any (0 in a bandit)."""
+        """The pseudo-count of every state–action pair.
+
+        Args:
+            pseudo_count: a number, or "prior": the smallest sum of Dirichlet parameters of a pair, and 0 in a bandit.
+
+        Returns:
+            The number.
+
+        Raises:
+            ConfigError: it is neither.
+        """
         if pseudo_count != "prior":
             if isinstance(pseudo_count, str | bool) or pseudo_count is None:
                 raise ConfigError(f'pseudo_count must be a number or "prior"; got {pseudo_count!r}.')

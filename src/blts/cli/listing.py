@@ -26,11 +26,11 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
     Those of other installed packages are marked with the package; packages that cannot be used are named on standard error.
     """
     from ..problems import PRIORS
-    from ..registry import OWN, entries, problems
+    from ..registry import OWN, entries, unusable_parts
 
     found = {heading: [shown(entry) for entry in entries(kind).values()] for kind, heading in KINDS.items()}
     found["priors"] = [{"name": name, "summary": summary, "options": {}, "package": OWN} for name, summary in PRIORS.items()]
-    for sentence in problems():
+    for sentence in unusable_parts():
         typer.echo(f"blts: {sentence}", err=True)
     if as_json:
         typer.echo(json.dumps(found, default=str))

@@ -1,4 +1,4 @@
-"""What decisions are made about."""
+"""Environments: bandits and average-reward MDPs that pay rewards."""
 
 from .bandit import Bandit as Bandit
 from .base import Env as Env

@@ -1,4 +1,4 @@
-"""Bandits whose rewards come from a model, with the arms' parameters given or drawn from its prior."""
+"""Bandits whose rewards are drawn from a model, with parameters that are given or drawn from its prior."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from .base import Env, Step
 
 
 class Instance(NamedTuple):
-    """The arms of one replication. Their mean rewards are kept, for XLA may round the same formula in two ways, and a
-    best arm's regret is to be 0 exactly."""
+    """The arms of one replication. The means are stored, so that the best arm's regret is exactly 0: XLA may round one formula in
+    two ways."""
 
     theta: Float[Array, "arms dim"]
     means: Float[Array, " arms"]
@@ -29,12 +29,12 @@ class Instance(NamedTuple):
 
 @module
 class Bandit(Env):
-    """Arms that pay as `model` says. With `theta=None` each replication draws its own instance from the prior.
+    """A bandit whose rewards are drawn from `model`. With `theta=None` each replication draws its arms from the prior.
 
     Args:
-        model: the law of the arms' rewards; it needs `sample`.
+        model: the distribution of the arms' rewards; it needs `sample`.
         theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
-        arms: how many arms, where neither theta nor the model's numbers say it.
+        arms: how many arms; only needed where neither theta nor the model's numbers have one entry per arm.
 
     >>> from blts.envs import Bandit
     >>> from blts.models import Bernoulli
@@ -67,7 +67,18 @@ class Bandit(Env):
 
     @classmethod
     def with_means(cls, model: Any, means: Any) -> Bandit:
-        """Arms with the given mean rewards, for models with one parameter an arm."""
+        """A bandit with the given mean rewards, for models whose mean determines θ.
+
+        Args:
+            model: the distribution of the rewards; it needs `sample` and `theta_of_mean`.
+            means: the mean reward of each arm.
+
+        Returns:
+            The bandit.
+
+        Raises:
+            ConfigError: the mean does not determine θ, or the model cannot have these means.
+        """
         require_object("Bandit: model", model, ("mean_reward", "init", "dim"), "Gaussian()")
         if not provides(model, "theta_of_mean"):
             why = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "theta_of_mean")) else ""
@@ -98,16 +109,33 @@ class Bandit(Env):
 
     @property
     def actions(self) -> int:
+        """How many arms there are."""
         assert self.arms is not None
         return self.arms
 
     def means(self, theta, obs=()):
+        """The mean rewards of the arms.
+
+        Args:
+            theta: the parameters `[arms, dim]`.
+            obs: the context, for contextual models.
+
+        Returns:
+            One number per arm.
+        """
         return jax.vmap(lambda single, x, a: single.mean_reward(x, obs, a))(
             self.model, jnp.asarray(theta, float), jnp.arange(self.actions)
         )
 
     def parameters(self, key):
-        """The arms' θ: given, or drawn from the prior."""
+        """The arms' θ: as given, or drawn from the prior.
+
+        Args:
+            key: for the draws.
+
+        Returns:
+            θ `[arms, dim]`.
+        """
         if self.theta is not None:
             return jnp.asarray(self.theta, float)
         return jax.vmap(lambda single, k: single.init(k))(self.model, _random.split(key, self.actions))
@@ -117,7 +145,7 @@ class Bandit(Env):
     @rests_on("reset", "step")
     @property
     def support(self) -> str | None:
-        """Which rewards can occur, one of `models.base.SUPPORTS`; None where that is not known."""
+        """Which rewards can occur, one of `models.base.SUPPORTS`; None if unknown."""
         return models.support_of_samples(self.model)
 
     def reset(self, key):
@@ -132,5 +160,5 @@ class Bandit(Env):
 
 @jax.jit
 def _means(env: Bandit) -> Array:
-    """The mean rewards of the arms, by one program."""
+    """The mean rewards of the arms, in one compiled program."""
     return env.means(env.theta)

@@ -1,4 +1,4 @@
-"""What an environment is. The instance is drawn once, in `reset`."""
+"""The base class of environments. Random instances are drawn once per replication, in `reset`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..declared import attribute, default, required
 
 
 class Step(NamedTuple):
-    """What one round gives: returned by `Env.step`, beside the environment's new state."""
+    """The outcome of one round, as `Env.step` returns it beside the new state."""
 
     obs: Tree
-    """What the agent sees before its next action; `()` for a bandit without contexts."""
+    """The observation before the next action; `()` for a bandit without contexts."""
     reward: Scalar
-    """What the action earned: one number. The agent learns it when the batch closes."""
+    """The reward, one number. The agent learns it when the batch ends."""
     regret: Scalar
-    """What the action loses in expectation against the best one (pseudo-regret): 0 for the best action of a bandit. In an
-    MDP, the optimal average reward less this round's: only its sum over rounds means something."""
+    """The expected loss against the best action (pseudo-regret): 0 for the best action of a bandit. In an MDP, the optimal average
+    reward less the expected reward of this round; only its sum over rounds is meaningful."""
     best: Bool[Array, ""] | None = None
-    """Whether a best action was played; None means where the regret is 0."""
+    """Whether an optimal action was played; by default, whether the regret is 0."""
 
 
 class Env(Contract):
-    """What decisions are made about: inherit from this to write an environment.
+    """An environment. Inherit from this to write one.
 
     Methods are written for one replication, in JAX: `simulate` compiles them and maps them over replications. A subclass is a
     frozen dataclass whose annotated fields are its arguments (see `module`); it must define `actions`, `reset` and `step`.
@@ -56,10 +56,10 @@ class Env(Contract):
         """Begin a replication.
 
         Args:
-            key: for whatever is drawn once, such as the arms' parameters.
+            key: for what is drawn once per replication, such as the arms' parameters.
 
         Returns:
-            The environment's state, any pytree of arrays, and the first observation: `()` where there is nothing to see.
+            The environment's state, any pytree of arrays, and the first observation: `()` where there is none.
         """
         raise NotImplementedError
 
@@ -68,9 +68,9 @@ class Env(Contract):
         """Play one round.
 
         Args:
-            key: this round's own.
+            key: for this round.
             state: as `reset` or the last `step` returned it.
-            action: from 0 to `actions - 1`, a number of shape `()`.
+            action: from 0 to `actions - 1`, an integer of shape `()`.
 
         Returns:
             The new state, of the same structure, shapes and types, and a `Step`.
@@ -78,18 +78,18 @@ class Env(Contract):
         raise NotImplementedError
 
     states = default(1)
-    """How many states the observation `obs` of an MDP counts, 0 … states - 1; 1 for a bandit, None where they have no number."""
+    """The number of states of a tabular MDP, whose observations are 0 … states - 1; 1 for a bandit, None where not finite."""
     support = default(None)
-    """Which rewards can occur: "binary", "count", "positive", "nonnegative" or "real"; None where that is not known, and then some
-    rewards are tried before a simulation."""
+    """Which rewards can occur: "binary", "count", "positive", "nonnegative" or "real"; None if unknown. `simulate` then draws some
+    rewards and compares them with the agent's model."""
     pays_as_model = default(False)
-    """Whether each play pays an independent draw of `model.sample` at the arm's θ, which `reset` fixed: then whole batches can be
-    drawn at once."""
+    """Whether each play pays an independent draw of `model.sample` at the θ that `reset` drew. Whole batches can then be drawn at
+    once (`leap/`)."""
     model = default(None)
-    """The model that rewards are drawn from, where `pays_as_model`."""
+    """The model that rewards are drawn from, if `pays_as_model`."""
     dynamics = default(None)
-    """The dynamics that it moves as, where that is known."""
+    """The dynamics of its transitions, if known."""
     truth = default(None)
-    """What the optimal policy plans with: θ of the dynamics, or a table; None where it is unknown or drawn for each replication."""
+    """The true θ of the dynamics, or the true table; None if unknown or drawn for each replication."""
     gain = default(None)
-    """The optimal average reward a round; None where it is not known or drawn for each replication."""
+    """The optimal average reward per round; None if unknown or drawn for each replication."""

@@ -1,4 +1,4 @@
-"""A bandit whose rewards are drawn from a table of real ones."""
+"""A bandit whose rewards are drawn from recorded data."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from .base import Env, Step
 class Bootstrap(Env):
     """Each play of an arm gives one of that arm's recorded rewards, drawn with replacement.
 
-    `rewards` has a row for each arm, filled up to the longest; `counts` says how many of a row are real.
-
     Args:
-        rewards: the recorded rewards `[arms, longest]`.
-        counts: how many of each row are real, `[arms]`.
+        rewards: the recorded rewards `[arms, longest]`, each row padded to the longest.
+        counts: how many rewards each arm has, without the padding.
 
     >>> from blts.envs import Bootstrap
     >>> print(Bootstrap.of({"A": [0.0, 1.0, 5.0], "B": [2.0, 2.5]}))
@@ -49,7 +47,17 @@ class Bootstrap(Env):
 
     @classmethod
     def of(cls, table: dict[Any, Any]) -> Bootstrap:
-        """From a mapping of arm to its rewards."""
+        """Build from a dict.
+
+        Args:
+            table: the rewards of each arm.
+
+        Returns:
+            The bandit, with the arms in the dict's order.
+
+        Raises:
+            ConfigError: an arm has no rewards, or they are not numbers.
+        """
         if not isinstance(table, Mapping):
             raise ConfigError(f"Bootstrap: give a dict from each arm to its rewards; got a {type(table).__name__}.")
         try:
@@ -67,6 +75,7 @@ class Bootstrap(Env):
 
     @property
     def actions(self) -> int:
+        """How many arms there are."""
         return self.rewards.shape[0]
 
     @rests_on("reset", "step")
@@ -77,6 +86,11 @@ class Bootstrap(Env):
         return narrowest_support(np.asarray(self.rewards)[real])
 
     def means(self):
+        """The mean of each arm's recorded rewards.
+
+        Returns:
+            One number per arm.
+        """
         real = jnp.arange(self.rewards.shape[1]) < jnp.asarray(self.counts)[:, None]
         return jnp.sum(jnp.where(real, jnp.asarray(self.rewards), 0.0), 1) / jnp.asarray(self.counts)
 
@@ -90,7 +104,11 @@ class Bootstrap(Env):
 
 
 def rand_hie() -> Bootstrap:
-    """Yearly medical dollars in the five coinsurance arms of the RAND Health Insurance Experiment (public domain)."""
+    """Yearly medical expenses (dollars) in the five coinsurance arms of the RAND Health Insurance Experiment (public domain).
+
+    Returns:
+        The bandit.
+    """
     table: dict[str, list[float]] = {}
     with resources.files("blts.data").joinpath("rand_hie.csv").open() as lines:
         for row in csv.DictReader(lines):

@@ -9,9 +9,22 @@ from .tabular import MDP
 
 
 def garnet(states: int = 10, actions: int = 3, successors: int = 3, seed: int = 0, reward_share: float = 0.3) -> MDP:
-    """Each pair has `successors` next states with uniform spacings as probabilities; a share of the pairs pays U(0, 1).
+    """A random MDP: each pair has `successors` next states, with spacings of uniform numbers as probabilities.
 
-    The first successor of action 0 leads round a random cycle through all states, so every state can be reached.
+    The first successor of action 0 follows a random cycle through all states, so every state can be reached.
+
+    Args:
+        states: how many states.
+        actions: how many actions.
+        successors: next states per pair.
+        seed: of the instance.
+        reward_share: the expected fraction of pairs that pay a reward, drawn from U(0, 1).
+
+    Returns:
+        The MDP.
+
+    Raises:
+        ConfigError: a number is out of range.
 
     >>> from blts.envs import garnet
     >>> garnet(states=8, actions=2).actions

@@ -1,4 +1,4 @@
-"""Gymnasium's tabular environments (FrozenLake, CliffWalking, Taxi) as MDPs. Only the object is needed, not the package."""
+"""Gymnasium's tabular environments (FrozenLake, CliffWalking, Taxi) as MDPs. blts itself does not import Gymnasium."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from .._typing import Int
 from ..errors import ConfigError
 from .tabular import MDP
 
-Row = dict[int, float]
+_Row = dict[int, float]
 """Probabilities of next states."""
 
 
 def from_gymnasium(env: Any) -> MDP:
-    """The MDP of an environment that has its transitions in `env.unwrapped.P`, as P[s][a] = [(p, s', reward, done), …].
+    """Convert an environment whose transitions are in `env.unwrapped.P`, as P[s][a] = [(p, s', reward, done), …].
 
-    Episodes follow each other without end, so that there is an average reward: a transition that is done leads to the
-    initial distribution, in the same round. The expected rewards are r(s, a) = Σ p · reward. States that cannot be reached
-    from a start are left out, terminal ones among them, and `states_of` says which are left. The first episode starts in
-    the most likely start. Time limits of wrappers are not part of P and do not count.
+    Episodes are concatenated, so that there is an average reward: a transition with `done` leads to the initial distribution in
+    the same round. States that cannot be reached from an initial state, including terminal ones, are left out (`states_of`). The
+    first episode starts in the most likely initial state. Time limits of wrappers are ignored.
+
+    Args:
+        env: the Gymnasium environment.
+
+    Returns:
+        The MDP, with expected rewards r(s, a) = Σ p · reward.
+
+    Raises:
+        ConfigError: the environment is not tabular, or its table is malformed.
 
     >>> from types import SimpleNamespace
     >>> step = [{0: [(0.5, 0, 0.0, False), (0.5, 1, 1.0, True)]}, {0: [(1.0, 1, 0.0, True)]}]
@@ -43,7 +51,13 @@ def from_gymnasium(env: Any) -> MDP:
 
 
 def states_of(env: Any) -> Int[np.ndarray, " states"]:
-    """The environment's numbers of the states that `from_gymnasium` keeps, in its order: its state i is `states_of(env)[i]`.
+    """The Gymnasium states that `from_gymnasium` keeps: state i of the MDP is `states_of(env)[i]`.
+
+    Args:
+        env: the Gymnasium environment.
+
+    Returns:
+        Their numbers in Gymnasium.
 
     >>> from types import SimpleNamespace
     >>> stay = [{0: [(1.0, s, 0.0, False)]} for s in range(3)]
@@ -55,7 +69,7 @@ def states_of(env: Any) -> Int[np.ndarray, " states"]:
 
 
 def _read(env: Any) -> tuple[list[list[list[tuple]]], np.ndarray]:
-    """The outcomes of each state and action, and the initial distribution; or why the environment is not a table."""
+    """The outcomes of each state and action, and the initial distribution; or an error if the environment is not tabular."""
     inner = getattr(env, "unwrapped", env)
     name, table, initial = type(inner).__name__, getattr(inner, "P", None), getattr(inner, "initial_state_distrib", None)
     if table is None:
@@ -86,13 +100,13 @@ def _listed(table: Any) -> list:
     return [table[i] for i in range(len(table))] if isinstance(table, Mapping) else list(table)
 
 
-def _continued(outcomes: list[list[list[tuple]]], initial: np.ndarray) -> tuple[list[list[Row]], np.ndarray]:
-    """Where each pair leads when an episode that is done starts again, and the expected rewards."""
+def _continued(outcomes: list[list[list[tuple]]], initial: np.ndarray) -> tuple[list[list[_Row]], np.ndarray]:
+    """The transitions of the concatenated episodes, and the expected rewards."""
     rewards = np.array([[sum(p * r for p, _, r, _ in pair) for pair in pairs] for pairs in outcomes])
     starts = [(int(s), float(initial[s])) for s in np.flatnonzero(initial)]
 
-    def row(pair: list[tuple]) -> Row:
-        found: Row = {}
+    def row(pair: list[tuple]) -> _Row:
+        found: _Row = {}
         for p, after, _, done in pair:
             for s, share in starts if done else [(after, 1.0)]:
                 found[s] = found.get(s, 0.0) + p * share
@@ -101,8 +115,8 @@ def _continued(outcomes: list[list[list[tuple]]], initial: np.ndarray) -> tuple[
     return [[row(pair) for pair in pairs] for pairs in outcomes], rewards
 
 
-def _reachable(rows: list[list[Row]], initial: np.ndarray) -> Int[np.ndarray, " states"]:
-    """The states that some policy reaches from some start, in order."""
+def _reachable(rows: list[list[_Row]], initial: np.ndarray) -> Int[np.ndarray, " states"]:
+    """The states that some policy reaches from an initial state, in order."""
     ahead = np.flatnonzero(initial).tolist()
     seen = set(ahead)
     while ahead:

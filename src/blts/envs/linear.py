@@ -16,13 +16,15 @@ from .base import Env, Step
 
 @module
 class LinearBandit(Env):
-    """Each round shows a context x ~ N(0, I/dim); arm a then pays x·θ_a plus noise, as its `Linear` model says.
-
-    The arms' θ are given, or drawn from the model's prior for each replication.
+    """A contextual bandit: each round shows a context x ~ N(0, I/dim), and arm a pays x·θ_a plus the noise of its `Linear` model.
 
     Args:
         model: a `Linear` model without alpha.
         theta: the arms' parameters `[arms, dim]`; None to draw them from the prior for each replication.
+
+    >>> from blts import Linear, LinearBandit
+    >>> print(LinearBandit(Linear(prior_mean=[0.0, 0.0]), [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]))
+    A contextual bandit of 3 linear arms in 2 dimensions.
     """
 
     model: Model
@@ -40,6 +42,7 @@ class LinearBandit(Env):
 
     @property
     def actions(self) -> int:
+        """How many arms there are."""
         return self._arms.actions
 
     def __str__(self) -> str:
@@ -61,6 +64,6 @@ class LinearBandit(Env):
         single = jax.tree.map(lambda leaf: jnp.asarray(leaf)[action], self.model)
         reward = single.sample(key_reward, theta[action], obs, action)
         following = self._context(key_context)
-        # XLA may round the same formula in two ways; a best arm's regret is 0 exactly.
+        # XLA may round the same formula in two ways; the best arm's regret must be exactly 0.
         regret = jnp.where(action == jnp.argmax(means), 0.0, jnp.max(means) - means[action])
         return (theta, following), Step(following, reward, jnp.maximum(regret, 0.0))

@@ -1,4 +1,4 @@
-"""A world that moves as a dynamics says, with its true θ given or drawn from the prior."""
+"""MDPs whose transitions have a parameter vector θ, which is given or drawn from the prior."""
 
 from __future__ import annotations
 
@@ -15,29 +15,35 @@ from ..errors import ConfigError, require_object
 from .base import Env, Step
 
 BELIEF = ("log_likelihood", "information", "prior_precision", "log_prior", "gain_of")
-"""What of a dynamics a world does not need."""
+"""Methods of a dynamics that only agents need."""
 
 
 class Where(NamedTuple):
+    """The state of `ParametricMDP`."""
+
     obs: Tree
     theta: Theta
     gain: Scalar
     policy: Tree
-    """The optimal one, for telling whether an action was best."""
+    """The optimal policy, to tell whether an action was optimal."""
 
 
 @module
 class ParametricMDP(Env):
-    """A dynamics with a true θ: the one of the named problem, the one given, or one drawn from the prior (`drawn`).
+    """The environment of a `Dynamics` with a true θ.
 
-    The regret of a round is the optimal average reward less the reward, so that its sum is T times the gain less what
-    was earned. A dynamics whose optimum is not known is refused: one that a subclass moves in another way than it plans, and
-    one that cuts off what is best for θ.
+    The regret of a round is the optimal average reward less the reward. A dynamics whose optimum is unknown is refused: a subclass
+    that overrides the transitions without the planner, and one whose truncation cuts off the optimal policy.
 
     Args:
-        dynamics: how it moves.
-        theta: the true θ; None for that of the named problem.
-        drawn: whether each replication draws θ from the prior.
+        dynamics: transitions, rewards and planner.
+        theta: the true θ; by default `dynamics.true`.
+        drawn: whether each replication draws θ from the prior instead.
+
+    >>> from blts import ParametricMDP
+    >>> from blts.dynamics import Inventory
+    >>> ParametricMDP(Inventory()).truth.shape
+    (1,)
     """
 
     dynamics: Dynamics
@@ -62,15 +68,16 @@ class ParametricMDP(Env):
 
     @property
     def actions(self) -> int:
+        """How many actions there are; 0 where they are continuous."""
         return self.dynamics.actions
 
     states: ClassVar[None] = None
-    """There is no table of states to count visits in."""
+    """Visits of states are not counted."""
 
     @rests_on("reset", "step")
     @property
     def truth(self) -> Any:
-        """The true θ; None where each replication draws its own."""
+        """The true θ; None if each replication draws its own."""
         return None if self.drawn else self.dynamics.true if self.theta is None else self.theta
 
     def reset(self, key):

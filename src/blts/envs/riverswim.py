@@ -1,4 +1,4 @@
-"""Chains in which the good end is hard to reach: RiverSwim in four printed forms, and the Strens chain."""
+"""RiverSwim in three published forms, and the Strens chain: chains whose rewarding end is hard to reach."""
 
 from __future__ import annotations
 
@@ -11,10 +11,18 @@ LEFT, RIGHT = 0, 1
 
 
 def riverswim_paper(states: int = 5, left: float = 2.0, right: float = 10.0) -> MDP:
-    """RiverSwim exactly as the paper prints it: both ends pay whatever the action.
+    """RiverSwim exactly as the paper prints it: both ends pay for either action.
 
-    Right succeeds with 0.8 and else goes one left; left succeeds with 0.2 and else stays. The optimum is 7.51, above the
-    4.15 that the paper's table has for the optimal policy: the table cannot come from this chain.
+    Right succeeds with probability 0.8 and else moves one left; left succeeds with 0.2 and else stays. The optimal gain is 7.51,
+    above the 4.15 of the paper's table, so the table cannot come from this chain.
+
+    Args:
+        states: the length of the chain.
+        left: the reward at the left end.
+        right: the reward at the right end.
+
+    Returns:
+        The MDP.
 
     >>> from blts.envs import riverswim_paper
     >>> print(riverswim_paper())
@@ -31,11 +39,22 @@ def riverswim_paper(states: int = 5, left: float = 2.0, right: float = 10.0) -> 
 
 
 def strens_chain(states: int = 5, slip: float = 0.2, left: float = 2.0, right: float = 10.0) -> MDP:
-    """The chain of Strens (2000) with rewards that fit the paper's table: `right` whenever in the last state.
+    """The chain of Strens (2000), with rewards that fit the paper's table.
 
-    A move is the opposite of what was chosen with probability `slip`. Forward is one step on, or staying in the last state;
-    back is to state 0. `left` is paid in state 0 when the effective move is back. The rewards here are their means over
-    slips.
+    With probability `slip` the effective move is the opposite of the action. Forward moves one state on, or stays in the last
+    state; back moves to state 0. Rewards are averaged over slips.
+
+    Args:
+        states: the length of the chain.
+        slip: the probability of the opposite move.
+        left: the reward in state 0 when the effective move is back.
+        right: the reward in the last state.
+
+    Returns:
+        The MDP.
+
+    Raises:
+        ConfigError: a number is out of range.
 
     >>> from blts.envs import strens_chain
     >>> print(strens_chain())
@@ -57,6 +76,14 @@ def strens_chain(states: int = 5, slip: float = 0.2, left: float = 2.0, right: f
 def riverswim(states: int = 6, left: float = 0.005, right: float = 1.0) -> MDP:
     """RiverSwim as in Osband et al. (2013): left never fails and pays at the left end, right pays at the right end.
 
+    Args:
+        states: the length of the chain.
+        left: the reward for left at the left end.
+        right: the reward for right at the right end.
+
+    Returns:
+        The MDP.
+
     >>> from blts.envs import riverswim
     >>> print(riverswim())
     An MDP of 6 states and 2 actions with the optimal average reward 0.4286.
@@ -66,7 +93,15 @@ def riverswim(states: int = 6, left: float = 0.005, right: float = 1.0) -> MDP:
 
 
 def riverswim_strehl(states: int = 6, left: float = 5.0, right: float = 10_000.0) -> MDP:
-    """RiverSwim as in Strehl and Littman (2008): 0.1 back, 0.6 stay, 0.3 on; 0.7 of staying at either end.
+    """RiverSwim as in Strehl and Littman (2008): right moves back, stays or moves on with probabilities 0.1, 0.6 and 0.3.
+
+    Args:
+        states: the length of the chain.
+        left: the reward for left at the left end.
+        right: the reward for right at the right end.
+
+    Returns:
+        The MDP.
 
     >>> from blts.envs import riverswim_strehl
     >>> riverswim_strehl().states
@@ -77,7 +112,7 @@ def riverswim_strehl(states: int = 6, left: float = 5.0, right: float = 10_000.0
 
 
 def _line(states: int, moves: dict[int, list[tuple[int, float]]], rewards: np.ndarray) -> MDP:
-    """A chain whose actions move by the same steps with the same probabilities everywhere; it is clamped at its ends."""
+    """A chain whose actions have the same steps and probabilities in every state, clamped at its ends."""
     s = np.arange(states)[:, None]
     successors = np.stack([np.clip(s + [step for step, _ in moves[a]], 0, states - 1) for a in (LEFT, RIGHT)], 1)
     probabilities = np.array([[p for _, p in moves[a]] for a in (LEFT, RIGHT)])
@@ -85,7 +120,7 @@ def _line(states: int, moves: dict[int, list[tuple[int, float]]], rewards: np.nd
 
 
 def _swim(states: int, left: float, right: float, first: tuple, interior: tuple, last: tuple) -> MDP:
-    """Left is certain. Right: (stay, on) at the first state, (back, stay, on) inside, (back, stay) at the last."""
+    """Left is certain. Right: probabilities of (stay, on) at the first state, (back, stay, on) inside, (back, stay) at the last."""
     s = np.arange(states)
     successors = np.clip(np.repeat((s[:, None] + [-1, 0, 1])[:, None], 2, 1), 0, states - 1)
     probabilities = np.zeros((states, 2, 3))

@@ -1,4 +1,4 @@
-"""Finite MDPs: any from arrays, and those drawn from a Dirichlet prior for Bayesian regret."""
+"""Finite MDPs: from arrays, or drawn from a Dirichlet prior for each replication (Bayesian regret)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .base import Env, Step
 LAWS = ("mean", "gaussian", "bernoulli")
 
 
-class World(NamedTuple):
-    """What one replication lives in."""
+class TableInstance(NamedTuple):
+    """The tables of one replication."""
 
     below: Float[Array, "states actions k"]
     """Cumulative transition probabilities, for drawing by inversion."""
     successors: Int[Array, "states actions k"] | None
-    """The states they belong to; None where every state has an entry."""
+    """The next states; None where every state has an entry."""
     rewards: Float[Array, "states actions"]
     gain: Scalar
     best: Bool[Array, "states actions"]
@@ -33,21 +33,44 @@ class World(NamedTuple):
 
 
 class Place(NamedTuple):
+    """The state of `MDP` and `DrawnMDP`."""
+
     state: Int[Array, ""]
-    world: World | None
-    """Where each replication has a world of its own."""
+    world: TableInstance | None
+    """The tables of this replication; None where all replications share them."""
 
 
 def cumulative(transitions: Any) -> Any:
-    """Cumulative sums whose last entry is above every uniform number."""
+    """Cumulative probabilities, for draws by inversion.
+
+    Args:
+        transitions: probabilities along the last axis.
+
+    Returns:
+        Their cumulative sums, with the last entry raised above 1 so that rounding cannot leave a uniform number uncovered.
+    """
     xp = jnp if not is_concrete(transitions) or not isinstance(transitions, np.ndarray) else np
     below = xp.cumsum(transitions, -1)
     last = xp.arange(below.shape[-1]) == below.shape[-1] - 1
     return xp.where(last, 2.0, below)
 
 
-def move(key: PRNGKey, world: World, state: Int[Array, ""], action: Int[Array, ""], law: str, sd: Any) -> tuple[Array, Step]:
-    """One transition. The regret of a round is the optimal gain less its expected reward: noise in rewards is no regret."""
+def move(
+    key: PRNGKey, world: TableInstance, state: Int[Array, ""], action: Int[Array, ""], law: str, sd: Any
+) -> tuple[Array, Step]:
+    """One transition. Its regret is the optimal gain less the expected reward, without the noise of the reward.
+
+    Args:
+        key: for the next state and the reward.
+        world: the tables.
+        state: the current state.
+        action: the action.
+        law: the distribution of rewards, see `MDP`.
+        sd: of Gaussian rewards.
+
+    Returns:
+        The next state, and the `Step`.
+    """
     key_state, key_reward = (key, key) if law == "mean" else _random.split(key)
     row = world.below[state, action]
     following = jnp.sum(row <= _random.uniform(key_state), dtype=int)
@@ -64,7 +87,17 @@ def move(key: PRNGKey, world: World, state: Int[Array, ""], action: Int[Array, "
 
 
 def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: Any) -> Any:
-    """The actions that are optimal with the plan's bias, ties included."""
+    """Which actions are optimal for the plan's bias, ties included.
+
+    Args:
+        transitions: dense or sparse.
+        rewards: expected rewards.
+        plan: an optimal plan.
+        tolerance: the largest difference that counts as a tie.
+
+    Returns:
+        A mask `[states, actions]`.
+    """
     values = rewards + planning.expected(transitions, plan.bias)
     return values >= values.max(-1, keepdims=True) - tolerance
 
@@ -73,19 +106,18 @@ def best_actions(transitions: Any, rewards: Any, plan: Any, tolerance: Any) -> A
 class MDP(Env):
     """A finite MDP from transition probabilities `[states, actions, states]` and expected rewards `[states, actions]`.
 
-    Its regret is T times the optimal average reward less what was earned. It is solved once, when it is built. A subclass
-    that moves or starts in another way says its own `gain` and `best`.
+    The optimal gain is solved for when it is built. A subclass that overrides `reset` or `step` must be given `gain` and `best`.
 
     Args:
         transitions: probabilities `[states, actions, states]`, or `[states, actions, K]` with `successors`.
         rewards: expected rewards `[states, actions]`.
         sd: of Gaussian rewards.
-        gain: the optimal average reward from the start; solved for where not given.
-        best: 1 where an action is optimal, `[states, actions]`; solved for where not given.
-        successors: with K possible next states a pair, their numbers `[states, actions, K]`; `transitions` then has the K
-            probabilities of each pair. A chain of 5000 states fits so.
-        start: the state every run starts from.
-        law: rewards are their means ("mean", as in the paper), or drawn: "gaussian" with `sd`, or "bernoulli".
+        gain: the optimal average reward; solved for by default.
+        best: 1 where an action is optimal, `[states, actions]`; solved for by default.
+        successors: a sparse table: the K possible next states of each pair, `[states, actions, K]`, whose probabilities are
+            `transitions`. A chain of 5000 states fits so.
+        start: the initial state of every run.
+        law: the distribution of rewards: "mean" (no noise, as in the paper), "gaussian" with `sd`, or "bernoulli".
 
     >>> from blts.envs import MDP
     >>> print(MDP([[[0.9, 0.1], [0.1, 0.9]], [[0.5, 0.5], [0.0, 1.0]]], [[0.0, 0.0], [0.0, 1.0]]))
@@ -98,9 +130,7 @@ class MDP(Env):
     law: str = static(default="mean")
     sd: Numbers = array(default=0.0)
     gain: Numbers = array(default=None)
-    """The optimal average reward from the start; solved for where not given."""
     best: Numbers = array(default=None, ndim=2)
-    """1 where an action is optimal; solved for where not given."""
     successors: Numbers = array(default=None, ndim=3, dtype=int)
 
     def check(self):
@@ -123,17 +153,29 @@ class MDP(Env):
 
     @rests_on("reset", "step", "world", "dense", "table")
     def solve(self) -> planning.Plan:
-        """The optimal plan in double precision, certified."""
+        """The optimal plan, in double precision.
+
+        Returns:
+            The plan, certified by its residual.
+        """
         return planning.solve(self.table, self.rewards)
 
     @rests_on("reset", "step", "world", "dense", "table")
     def best_of(self, plan: planning.Plan) -> Any:
+        """Which actions are optimal.
+
+        Args:
+            plan: an optimal plan.
+
+        Returns:
+            A mask `[states, actions]`.
+        """
         scale = np.abs(self.rewards).max() + plan.span
         return best_actions(self.table, self.rewards, plan, 1e-9 * float(scale) + 2 * float(plan.residual))
 
     @property
     def table(self) -> Any:
-        """The transitions as planners take them: dense or sparse."""
+        """The transitions as planners take them: dense or `Sparse`."""
         return self.transitions if self.successors is None else planning.Sparse(self.successors, self.transitions)
 
     @property
@@ -152,23 +194,26 @@ class MDP(Env):
 
     @property
     def states(self) -> int:
+        """How many states there are."""
         return np.shape(self.rewards)[0]
 
     @property
     def actions(self) -> int:
+        """How many actions there are."""
         return np.shape(self.rewards)[1]
 
     @property
-    def world(self) -> World:
+    def world(self) -> TableInstance:
+        """The tables that `step` draws from."""
         number = lambda x: jnp.asarray(x, float)  # noqa: E731
         successors = None if self.successors is None else jnp.asarray(self.successors, int)
         best = jnp.asarray(self.best) > 0.5
-        return World(number(cumulative(self.transitions)), successors, number(self.rewards), number(self.gain), best)
+        return TableInstance(number(cumulative(self.transitions)), successors, number(self.rewards), number(self.gain), best)
 
     @rests_on("reset", "step", "world", "table")
     @property
     def truth(self) -> Sampled:
-        """The MDP as a model of it is drawn: what the optimal policy plans with."""
+        """The true tables, for the agent that follows the optimal policy."""
         return Sampled(jnp.asarray(self.dense), jnp.asarray(self.rewards))
 
     def reset(self, key):
@@ -183,11 +228,11 @@ class MDP(Env):
 
 @module
 class DrawnMDP(Env):
-    """Each replication draws its own MDP from the prior of `model`, so that the mean regret is the Bayesian regret.
+    """An MDP that each replication draws from the prior of `model`: its mean regret is the Bayesian regret.
 
     Args:
         model: the prior that MDPs are drawn from.
-        law: rewards are their means ("mean"), or drawn: "gaussian" with `sd`, or "bernoulli".
+        law: the distribution of rewards: "mean" (no noise), "gaussian" with `sd`, or "bernoulli".
         sd: of Gaussian rewards.
 
     >>> from blts.envs import DrawnMDP
@@ -212,10 +257,12 @@ class DrawnMDP(Env):
 
     @property
     def states(self) -> int:
+        """How many states there are."""
         return self.model.shape[0]
 
     @property
     def actions(self) -> int:
+        """How many actions there are."""
         return self.model.shape[1]
 
     def reset(self, key):
@@ -224,10 +271,10 @@ class DrawnMDP(Env):
         weights = self.model.weights.reshape(S * A, S)
         drawn = ExactRows().draw(_random.split(key_rows, S * A), weights, jnp.zeros_like(weights), weights)
         sampled = Sampled(drawn.rows.reshape(S, A, S), self.model.draw_rewards(key_rewards, self.model.no_rewards()))
-        plan = planning.plan(sampled.rows, sampled.rewards)  # and not the model's own, which may be another than the best
+        plan = planning.plan(sampled.rows, sampled.rewards)  # not the model's own planner, which may be suboptimal
         tolerance = 1e-5 * (jnp.abs(sampled.rewards).max() + plan.span)
         best = best_actions(sampled.rows, sampled.rewards, plan, tolerance)
-        world = World(cumulative(sampled.rows), None, sampled.rewards, plan.gain, best)
+        world = TableInstance(cumulative(sampled.rows), None, sampled.rewards, plan.gain, best)
         start = jnp.zeros((), int)
         return Place(start, world), start
 

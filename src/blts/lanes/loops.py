@@ -1,4 +1,4 @@
-"""The rules of `while`, `scan` and `cond`. What a loop carries is mapped if it starts mapped, or if a turn makes it so."""
+"""The rules of `while`, `scan` and `cond`. A carried value is mapped if its initial value is, or if an iteration maps it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .rules import Value, program, rule, spread
 
 
 def _flags(jaxpr: core.Jaxpr, mapped: Sequence[bool]) -> list[bool]:
-    """Which results are mapped, where these arguments are."""
+    """Which results are mapped, given which arguments are."""
     known = dict(zip(jaxpr.invars, mapped, strict=True))
     for eqn in jaxpr.eqns:
         inputs = [not isinstance(v, core.Literal) and known.get(v, False) for v in eqn.invars]
@@ -33,7 +33,7 @@ def _carried(body: Any, consts: Sequence[bool], carry: Sequence[bool], rest: Seq
 
 
 def _flags_of_while(eqn: core.JaxprEqn, inputs: Sequence[bool]) -> tuple[bool, list[bool]]:
-    """Whether lanes stop at different turns, and which carried values are mapped; in the first case all are."""
+    """Whether lanes stop after different iterations, and which carried values are mapped; in the first case all are."""
     p = eqn.params
     a, b = p["cond_nconsts"], p["cond_nconsts"] + p["body_nconsts"]
     mapped = _carried(p["body_jaxpr"], inputs[a:b], inputs[b:])
@@ -66,7 +66,7 @@ def _while(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] |
 @rule("scan")
 def _scan(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
     p, body = eqn.params, eqn.params["jaxpr"]
-    # Rows and stacked results have one axis less inside; JAX 0.10 and 0.11 say how many there are in different ways.
+    # Inside the body, rows and stacked results have one axis less. JAX 0.10 and 0.11 record their number in different ways.
     ndim = lambda v: v.aval.ndim  # noqa: E731
     num_carry = sum(ndim(v) == ndim(w) for v, w in zip(eqn.outvars, body.jaxpr.outvars, strict=True))
     b = sum(ndim(v) == ndim(w) for v, w in zip(eqn.invars, body.jaxpr.invars, strict=True))
@@ -88,7 +88,7 @@ def _scan(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
 def _cond(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
     which, *operands = inputs
     if which.mapped:
-        return None  # every lane its own branch: jax.vmap computes both
+        return None  # each lane has its own branch: jax.vmap computes both
     flags = [v.mapped for v in operands]
     branches = [
         lambda *arrays, branch=branch: [spread(v, lanes) for v in program(branch, list(map(Value, arrays, flags)), lanes)]

@@ -14,13 +14,13 @@ from .rules import HEARD, Value, read, run, spread
 
 
 def vmap(f: Callable) -> Callable:
-    """`jax.vmap(f, -1, -1)`, with the lanes last in every intermediate array too.
+    """`jax.vmap(f, -1, -1)`, with the lanes as the last axis of every intermediate array too.
 
     Args:
         f: a function of one lane.
 
     Returns:
-        The function of arguments, one at least, whose leaves all have the lanes as their last axis; so have its results.
+        The function of all lanes: the leaves of its arguments (at least one) and of its results have the lanes last.
     """
 
     def mapped(*arguments: Tree) -> Tree:
@@ -57,7 +57,11 @@ def explain(f: Callable, *arguments: Tree) -> str:
 
 
 def on_cpu() -> bool:
-    """Whether programs run on a CPU by default."""
+    """Whether programs run on a CPU by default.
+
+    Returns:
+        Whether JAX's default backend is the CPU.
+    """
     return jax.default_backend() == "cpu"
 
 

@@ -16,18 +16,18 @@ from jax.ref import AbstractRef
 from .._typing import Tree
 
 CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
-"""Primitives that only call another program, and the parameter that has it."""
+"""Primitives that only call another program, and the parameter that holds it."""
 LOOPS = {"while": ("cond_jaxpr", "body_jaxpr"), "scan": ("jaxpr",), "cond": ("branches",)}
-"""Primitives that run other programs, and the parameters that have them."""
+"""Primitives that run other programs, and the parameters that hold them."""
 WHOLE: dict[str, Callable] = {}
 """Calls that are not inlined, by name: see `elementwise`."""
 
 
 def elementwise(f: Callable) -> Callable:
-    """Have a function of numbers mapped as one primitive, not equation by equation.
+    """Mark a function to be mapped as one primitive, not equation by equation.
 
     Args:
-        f: takes and returns arrays of one shape, element by element; its name must be its own in the whole program.
+        f: an elementwise function of arrays of one shape; its name must be unique in the package.
 
     Returns:
         The function, compiled once for each shape.
@@ -66,12 +66,19 @@ class Program(NamedTuple):
 
         closed = jax.make_jaxpr(flat)(*leaves)
         if _has_refs(closed.jaxpr):
-            closed = jax.make_jaxpr(jax.jit(flat))(*leaves)  # one equation, which stays as it is
+            closed = jax.make_jaxpr(jax.jit(flat))(*leaves)  # one equation, which is not inlined
         closed = attempt("Inlining", lambda: _simplified(closed, leaves)) or closed
         return Program(closed.jaxpr, closed.consts, results[0])
 
     def needs(self, results: Sequence[bool]) -> list[bool]:
-        """Which inputs the flagged outputs, and side effects, depend on."""
+        """Which inputs some outputs, and the side effects, depend on.
+
+        Args:
+            results: a flag for each output.
+
+        Returns:
+            A flag for each input.
+        """
         live = {v for v, wanted in zip(self.jaxpr.outvars, results, strict=True) if wanted and not isinstance(v, core.Literal)}
         for eqn in reversed(self.jaxpr.eqns):
             if eqn.effects or not live.isdisjoint(eqn.outvars):
@@ -80,7 +87,15 @@ class Program(NamedTuple):
 
 
 def attempt(what: str, f: Callable) -> Any | None:
-    """`f()`, or None and a warning where it raises."""
+    """Run an optimisation that may fail.
+
+    Args:
+        what: its name, for the warning.
+        f: the optimisation.
+
+    Returns:
+        Its result, or None and a `RuntimeWarning` if it raised.
+    """
     try:
         return f()
     except Exception as error:
@@ -89,7 +104,16 @@ def attempt(what: str, f: Callable) -> Any | None:
 
 
 def bind(eqn: core.JaxprEqn, inputs: Sequence[Any], **changes: Any) -> Sequence[Any]:
-    """The results of an equation for these inputs, with some of its parameters changed."""
+    """Evaluate an equation.
+
+    Args:
+        eqn: the equation.
+        inputs: the values of its inputs.
+        changes: parameters to change.
+
+    Returns:
+        A list of its results.
+    """
     settings = {**eqn.params, **changes}
     if type(eqn.primitive).get_bind_params is not core.Primitive.get_bind_params:
         settings = eqn.primitive.get_bind_params(settings)  # custom derivatives are bound with functions, not with programs
@@ -98,13 +122,27 @@ def bind(eqn: core.JaxprEqn, inputs: Sequence[Any], **changes: Any) -> Sequence[
 
 
 def called(eqn: core.JaxprEqn) -> Any | None:
-    """The program that an equation only calls; None for other equations and for calls that stay as they are."""
+    """The program that an equation calls.
+
+    Args:
+        eqn: the equation.
+
+    Returns:
+        The program; None for other equations and for calls that are not inlined.
+    """
     inner = eqn.params.get(CALLS.get(eqn.primitive.name, ""))
     return None if inner is None or is_whole(eqn) or _has_refs(inner.jaxpr) else inner
 
 
 def is_whole(eqn: core.JaxprEqn) -> bool:
-    """Whether it calls a function that `elementwise` has marked."""
+    """Whether an equation calls a function marked by `elementwise`.
+
+    Args:
+        eqn: the equation.
+
+    Returns:
+        Whether it does.
+    """
     return eqn.primitive.name == "jit" and eqn.params["name"] in WHOLE
 
 
@@ -115,12 +153,12 @@ def _has_refs(jaxpr: core.Jaxpr) -> bool:
 
 
 class _Made(NamedTuple):
-    """What the equations of a program have made so far."""
+    """Values computed so far, for common-subexpression elimination."""
 
     origins: dict[int, Any]
     """The equation that made a value, by the value's id: see `_shortcut`."""
     results: dict[Any, Any]
-    """The results of an equation, by what it does and to what; with its inputs, so that no other value takes their ids."""
+    """The results of an equation, by a key of its primitive, parameters and inputs; with the inputs, to keep their ids alive."""
 
 
 def _simplified(closed: Any, arguments: Sequence[Any]) -> Any:
@@ -150,7 +188,7 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
 
 
 def _inside(inner: Any) -> Any:
-    """The program of a loop's body, or those of a choice, simplified; as it was where its types would change."""
+    """The body of a loop or the branches of a `cond`, simplified; unchanged where its types would change."""
     if isinstance(inner, tuple):
         return tuple(map(_inside, inner))
     new = attempt("Inlining", lambda: _simplified(inner, inner.in_avals))
@@ -158,7 +196,7 @@ def _inside(inner: Any) -> Any:
 
 
 def _what(eqn: core.JaxprEqn, inputs: Sequence[Any]) -> Any:
-    """A key that equations with equal results share. Those with side effects, or parameters without a hash, have their own."""
+    """A key that equations with equal results share; unique for those with side effects or unhashable parameters."""
     settings = eqn.params["name"] if is_whole(eqn) else tuple(eqn.params.items())
     what = (eqn.primitive.name, settings, *map(_identity, inputs))
     try:
@@ -169,7 +207,7 @@ def _what(eqn: core.JaxprEqn, inputs: Sequence[Any]) -> Any:
 
 
 def _identity(x: Any) -> Any:
-    """Equal for equal values: a constant number is compared by its bits, anything else by its id."""
+    """A key of an input: the bits of a constant number, the id of anything else."""
     if isinstance(x, jax.Array) or jnp.size(x) != 1:
         return id(x)
     return str(jnp.result_type(x)), jnp.shape(x), np.asarray(x).tobytes()
@@ -178,8 +216,8 @@ def _identity(x: Any) -> Any:
 def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]) -> Any | None:
     """Simplify `slice(concatenate(xs))` to the matching part, and `random_unwrap(random_wrap(x))` to x.
 
-    A key is concatenated from words. Otherwise all of a round's key would depend on the word that says which half of
-    its normals is meant, and nothing could be drawn ahead.
+    A random key is concatenated from words. Without this, all of a round's key would depend on the word that selects one half of
+    its normals, and nothing could be drawn in advance.
     """
     if not inputs or id(inputs[0]) not in origins:
         return None

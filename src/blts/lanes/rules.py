@@ -24,7 +24,7 @@ UNARY = (
     *("not", "population_count", "real", "round", "rsqrt", "sign", "sin", "sqrt", "square", "stop_gradient", "tan", "tanh"),
 )
 FROM_THE_FRONT = ("argmax", "argmin", "cumsum", "reduce_max", "reduce_min", "reduce_sum", "squeeze")
-"""Primitives of one array whose axes are counted from the front, so that one more axis at the end changes nothing."""
+"""Primitives of one array that count axes from the front, so that another axis at the end changes nothing."""
 
 
 class Value(NamedTuple):
@@ -36,15 +36,22 @@ class Value(NamedTuple):
 
 Rule = Callable[[core.JaxprEqn, list[Value], int], list[Value] | None]
 RULES: dict[str, Rule] = {}
-"""By the name of the primitive: (equation, its inputs, of which some are mapped, number of lanes) → its results, or None to
-leave this one to `jax.vmap`."""
+"""By the name of the primitive: (equation, inputs, of which some are mapped, number of lanes) → results, or None to fall back to
+`jax.vmap`."""
 HEARD: ContextVar[list[tuple[core.JaxprEqn, str, int]] | None] = ContextVar("HEARD", default=None)
-"""Where `explain` listens: an equation, how it is mapped, and how many programs it is inside of."""
+"""The log of `explain`: each equation, how it is mapped, and its nesting depth."""
 DEPTH: ContextVar[int] = ContextVar("DEPTH", default=0)
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a function as the rule of the primitives with these names."""
+    """Register a function as the rule of some primitives.
+
+    Args:
+        names: of the primitives.
+
+    Returns:
+        A decorator that leaves the function as it is.
+    """
 
     def register(f: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, f))
@@ -54,13 +61,28 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def run(eqns: Sequence[core.JaxprEqn], known: dict, lanes: int) -> None:
-    """Add the results of the equations to the values of variables that are known."""
+    """Evaluate equations in order.
+
+    Args:
+        eqns: the equations.
+        known: the values of variables; the results are added to it.
+        lanes: the number of lanes.
+    """
     for eqn in eqns:
         known |= dict(zip(eqn.outvars, equation(eqn, [read(known, v) for v in eqn.invars], lanes), strict=True))
 
 
 def equation(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]:
-    """The results of one equation: once for all lanes where no input is mapped, by its rule, or by `jax.vmap`."""
+    """Evaluate one equation: once for all lanes where no input is mapped, else by its rule or by `jax.vmap`.
+
+    Args:
+        eqn: the equation.
+        inputs: the values of its inputs.
+        lanes: the number of lanes.
+
+    Returns:
+        Its results.
+    """
     if not any(value.mapped for value in inputs):
         tell(eqn, "once")
         return [Value(x, False) for x in bind(eqn, [value.array for value in inputs])]
@@ -79,7 +101,16 @@ def equation(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]
 
 
 def program(closed: Any, inputs: Sequence[Value], lanes: int) -> list[Value]:
-    """The results of a program inside an equation."""
+    """Evaluate a program inside an equation.
+
+    Args:
+        closed: the closed jaxpr.
+        inputs: the values of its inputs.
+        lanes: the number of lanes.
+
+    Returns:
+        Its results.
+    """
     jaxpr = closed.jaxpr
     known = dict(zip(jaxpr.invars, inputs, strict=True))
     known |= dict(zip(jaxpr.constvars, (Value(x, False) for x in closed.consts), strict=True))
@@ -92,7 +123,16 @@ def program(closed: Any, inputs: Sequence[Value], lanes: int) -> list[Value]:
 
 
 def tell(eqn: core.JaxprEqn, how: str, place: int | None = None) -> int:
-    """Tell `explain`, if it listens, how an equation is mapped; with a place, in place of all that was told since then."""
+    """Log for `explain` how an equation is mapped.
+
+    Args:
+        eqn: the equation.
+        how: a word or two.
+        place: an earlier position of the log; everything since is replaced.
+
+    Returns:
+        The position in the log.
+    """
     heard = HEARD.get()
     if heard is None:
         return 0
@@ -102,7 +142,7 @@ def tell(eqn: core.JaxprEqn, how: str, place: int | None = None) -> int:
 
 
 def _checked(eqn: core.JaxprEqn, out: list[Value] | None, lanes: int) -> list[Value] | None:
-    """The results of a rule, if they have the shapes and types that the program says."""
+    """The results of a rule, if they have the shapes and types that the program states."""
     for v, value in zip(eqn.outvars, out or [], strict=out is not None):
         aval: Any = v.aval
         if jnp.shape(value.array) != (*aval.shape, *[lanes] * value.mapped) or value.array.dtype != aval.dtype:
@@ -111,17 +151,34 @@ def _checked(eqn: core.JaxprEqn, out: list[Value] | None, lanes: int) -> list[Va
 
 
 def read(known: dict, v: Any) -> Value:
+    """The value of a variable or literal.
+
+    Args:
+        known: the values of variables.
+        v: the variable or literal.
+
+    Returns:
+        Its value.
+    """
     return Value(v.val, False) if isinstance(v, core.Literal) else known[v]
 
 
 def spread(value: Value, lanes: int) -> Array:
-    """The array with lanes, repeated where it has none."""
+    """The array with the lanes as its last axis, repeated where the value is not mapped.
+
+    Args:
+        value: the value.
+        lanes: the number of lanes.
+
+    Returns:
+        The array.
+    """
     x = jnp.asarray(value.array) if not value.mapped else value.array
     return x if value.mapped else lax.broadcast_in_dim(x, (*x.shape, lanes), range(x.ndim))
 
 
 def _shaped(value: Value, shape: tuple[int, ...], lanes: int) -> Array:
-    """The array with lanes and this shape for each."""
+    """The array, broadcast to this shape in each lane."""
     x = value.array if isinstance(value.array, jax.Array) else jnp.asarray(value.array)
     axes = jnp.ndim(x) - value.mapped
     dimensions = [*range(axes), *[len(shape)] * value.mapped]
@@ -185,7 +242,7 @@ def _scatter(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value]
     if not one_row or shapes[1] != (1,) or shapes[2] != shapes[0][1:] or eqn.params["mode"] == lax.GatherScatterMode.CLIP:
         return None
     where = spread(index, lanes)[0]
-    where = jnp.where(where < 0, store.array.shape[0], where)  # outside, like one beyond the end; `at` would count from the end
+    where = jnp.where(where < 0, store.array.shape[0], where)  # out of bounds; `at` would count from the end
     rows = jnp.moveaxis(spread(row, lanes), -1, 0)
     put = spread(store, lanes).at[where, ..., jnp.arange(lanes)]
     return [Value(put.set(rows, mode=eqn.params["mode"], unique_indices=True), True)]

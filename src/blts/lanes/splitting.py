@@ -1,4 +1,4 @@
-"""A function in parts: what some of its arguments determine alone, computed ahead, and the rest."""
+"""Divide a function into parts that depend on some arguments alone, which can be computed in advance, and the rest."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .program import Program
 from .rules import Value, read, run, spread
 
 PAIRS = frozenset(("real", "imag"))
-"""A complex number is how two normals leave one kernel; taken apart at once, XLA would compute it twice."""
+"""One kernel returns two normals as a complex number. If its parts were taken early, XLA would compute the kernel twice."""
 
 
 class Split(NamedTuple):
-    """A function in parts, for lanes in the last axis."""
+    """The parts of a function, with the lanes as the last axis."""
 
     program: Program
-    """All of it, for one lane."""
+    """The whole function, for one lane."""
     early: list[Callable]
     """early[g](*arguments) → values, from the arguments of group g alone."""
     late: Callable
@@ -84,7 +84,7 @@ def of_lanes(values: Sequence[Value], f: Callable[[Array], Array]) -> list[Value
         f: a function of an array with the lanes last.
 
     Returns:
-        The values, of which those that are equal for all lanes stay as they are.
+        The values; those that are not mapped are unchanged.
     """
     return [v._replace(array=f(v.array)) if v.mapped else v for v in values]
 
@@ -92,10 +92,10 @@ def of_lanes(values: Sequence[Value], f: Callable[[Array], Array]) -> list[Value
 def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
     """Which leaves of its state a loop must carry: those that `after` reads, and whatever a turn computes them from.
 
-    XLA finds by itself what a single loop carries in vain, but not what two nested loops hand to each other.
+    XLA removes unused values that a single loop carries, but not those that two nested loops pass to each other.
 
     Args:
-        turn: one turn. The state is its last argument and its first result; its other results are all wanted.
+        turn: one iteration. The state is its last argument and its first result; all its other results are used.
         after: what is computed from the last state, its last argument.
         state: for its number of leaves.
 

@@ -1,4 +1,7 @@
-"""Whole batches at a time: a horizon T costs as much as its batches, for Thompson sampling with closed posteriors."""
+"""The leaping engine: simulate whole batches at once, for Thompson sampling with closed-form posteriors.
+
+The cost grows with the number of batches and recorded rounds, not with the horizon.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,14 @@ _program = jax.jit(engine.run, static_argnames=("capacity", "replications", "kee
 
 
 def run(*arguments: Any, **settings: Any) -> Record:
-    """`engine.run`, compiled, in double precision: after 10⁹ plays a posterior is a few float32 roundings wide."""
+    """`engine.run`, compiled, in double precision: after 10⁹ plays a posterior is only a few float32 roundings wide.
+
+    Args:
+        arguments: as in `engine.run`.
+        settings: as in `engine.run`.
+
+    Returns:
+        The record of all replications.
+    """
     with jax.enable_x64(True):
         return _program(*arguments, **settings)

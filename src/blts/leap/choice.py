@@ -1,4 +1,4 @@
-"""Which engine a simulation runs on: what can leap, and when that is chosen.
+"""The choice of the engine: which simulations can leap, and when leaping is faster.
 
 The choice depends on the condition alone (environment, agent, batching scheme, horizon, what is recorded), never on the number of
 replications, the machine or the version of a library: replication r then has the same numbers in whatever call it appears.
@@ -26,12 +26,27 @@ LONGEST = int(np.iinfo(np.int32).max)
 ROUNDS_A_BATCH = 1200
 ROUNDS_A_POINT = 100
 WORTH_LEAPING = 300_000
-"""Rounds a replication that leaping must save. Its program takes some seconds longer to compile, which is what a few hundred
-replications of so many rounds take."""
+"""How many rounds per replication leaping must save, because its program takes some seconds longer to compile."""
 
 
 def choose(engine: str, env: Any, agent: Any, batching: Any, *, horizon: int, points: int, keep_actions: bool) -> str:
-    """The engine that runs, "step" or "leap", where so many `points` are recorded; a leap that cannot be is refused."""
+    """Choose the engine of a simulation.
+
+    Args:
+        engine: "auto", "step" or "leap".
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        horizon: the number of rounds.
+        points: at how many rounds the regret is recorded.
+        keep_actions: whether every action is recorded.
+
+    Returns:
+        "step" or "leap".
+
+    Raises:
+        ConfigError: engine="leap" was given and cannot run this.
+    """
     if engine not in ENGINES:
         raise ConfigError(f"engine must be one of {', '.join(map(repr, ENGINES))}; got {engine!r}.")
     if engine == "step" or (engine == "auto" and not _worth_it(env, batching, horizon, points)):
@@ -43,14 +58,25 @@ def choose(engine: str, env: Any, agent: Any, batching: Any, *, horizon: int, po
 
 
 def _worth_it(env: Any, batching: Any, horizon: int, points: int) -> bool:
-    # Of the arms whose doublings are counted one goes on, and the others soon stop.
+    # Under dynamic doubling one arm goes on doubling, and the others soon stop.
     doubling = type(batching) is DoublingCounts and batching.states == 1
-    batches = env.actions + math.log2(horizon) if doubling else batching.most(horizon, env.actions)
+    batches = env.actions + math.log2(horizon) if doubling else batching.max_batches(horizon, env.actions)
     return horizon - ROUNDS_A_BATCH * batches - ROUNDS_A_POINT * points > WORTH_LEAPING
 
 
 def obstacle(env: Any, agent: Any, batching: Any, horizon: int, keep_actions: bool) -> str | None:
-    """Why this cannot leap and what to do, or None where it can."""
+    """Why a simulation cannot leap.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        horizon: the number of rounds.
+        keep_actions: whether every action is recorded.
+
+    Returns:
+        The reason and what to do, or None where it can leap.
+    """
     if keep_actions:
         return 'it draws no single actions; leave keep_actions out, or use engine="step".'
     if horizon > LONGEST:

@@ -1,12 +1,12 @@
-"""The loop again, a whole stretch of rounds at a time, for agents whose policy within a batch is one probability vector.
+"""The leaping engine: many rounds per iteration, for agents whose policy within a batch is one probability vector p.
 
-Within a batch the rounds are independent draws from p, so how often each arm is played in n of them is multinomial. A
-stretch ends with the batch, or with a round whose regret is recorded; the horizon is one of these. Where an arm ends the
-batch by its r-th play and has c ≥ r of them in the stretch, its plays lie at c independent uniform times, and the r-th
-of them at U ~ Beta(r, c - r + 1). The smallest U ends the batch; before it, an arm that would have ended it later has
-Binomial(r - 1, smallest/U) plays, and any other Binomial(c, smallest). The rewards of k plays are drawn as their summary.
+Within a batch the actions are independent draws from p, so the plays of each arm in n rounds are multinomial. A *stretch* of
+rounds ends with the batch, or with a round whose regret is recorded; the horizon is one of these. Suppose that an arm would end the
+batch with its r-th play and has c ≥ r plays in the stretch. These lie at c independent uniform times, and the r-th of them at
+U ~ Beta(r, c - r + 1). The smallest U ends the batch. Before it, an arm that would have ended the batch later has
+Binomial(r - 1, smallest/U) plays, and any other arm Binomial(c, smallest). The rewards of k plays are drawn as their summary.
 
-Keys are those of the loop with a stretch's number in place of the round: replication key = fold_in(root, replication).
+Keys are derived as in the loop, with the number of the stretch in place of the round.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from ..lanes import on_cpu
 from ..loop import Diagnostics, Record
 from .quadrature import propensities
 
-BLOCK = 64  # lanes at a time that learn: their quadrature stays in the cache, and few are computed in vain
-ACCELERATOR_BLOCK = 2**15  # all lanes that a GPU can use at once; more would only take more memory
+BLOCK = 64  # lanes refreshed together on a CPU: their quadrature fits in the cache, and few idle lanes are computed
+ACCELERATOR_BLOCK = 2**15  # as many lanes as a GPU can use at once; more would only take more memory
 
 
 class Learning(NamedTuple):
-    """What changes when a batch ends."""
+    """The part of the state that changes when a batch ends."""
 
     agent: Tree
     summary: Tree
-    """All rewards that are in, `[replications, arms, …]`."""
+    """The summaries of all observed rewards, `[replications, arms, …]`."""
     pending: Int[Array, "replications arms"]
-    """Plays whose rewards are not in."""
+    """Plays whose rewards are not observed yet."""
     p: Float[Array, "replications arms"]
     diagnostics: Diagnostics
 
 
 class Lanes(NamedTuple):
-    """The state of all replications; every field has the replications in front."""
+    """The state of all replications; the first axis of every field is the replications."""
 
     t: Int[Array, " replications"]
     number: Int[Array, " replications"]
@@ -72,8 +72,24 @@ def run(
     keep_actions: bool,
     capacity: int | None = None,
 ) -> Record:
-    """All rounds of `replications` runs, numbered from `first`: what `loop.run` gives, in law."""
-    del keep_actions  # there are no single actions here
+    """Simulate `replications` runs. The result has the same distribution as that of `loop.run`.
+
+    Args:
+        key: the root key.
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        times: the rounds at which regret is recorded; those after the horizon are not reached.
+        first: the number of the first replication.
+        horizon: the number of rounds.
+        replications: how many runs.
+        keep_actions: unused, because single actions are not simulated.
+        capacity: for how many rounds the arrays have room (None: `horizon`, which is then a plain number).
+
+    Returns:
+        The record, with the replications last.
+    """
+    del keep_actions
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     key_env, key_agent = jnp.moveaxis(jax.vmap(lambda k: _random.split(_random.fold_in(k, 0)))(keys), 1, 0)
     worlds, _ = jax.vmap(env.reset)(key_env)
@@ -81,7 +97,7 @@ def run(
     lanes = start(keys, key_agent, env, agent, batching, times.shape[0], int(horizon) if capacity is None else capacity)
 
     def turn(lanes: Lanes) -> Lanes:
-        # From 1: number 0 is what the world and the agent start from.
+        # From 1: number 0 is for `reset` and `init`.
         stretch_keys = jax.vmap(lambda k, j: _random.split(_random.fold_in(k, j + 1), 3))(keys, lanes.number)
         known = (stretch_keys[:, 1:], worlds.theta, (lanes.t > 0) & (lanes.t < horizon))
         learning = in_blocks(lanes.due, partial(learn, env, agent), known, lanes.learning)
@@ -98,12 +114,25 @@ def run(
         jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1).astype(float),
         lanes.learning.diagnostics,
     )
-    # Whole numbers as those who read the record have them, outside of this program's double precision; none exceeds the horizon.
+    # Readers of the record use 32-bit integers; none of these exceeds the horizon.
     return jax.tree.map(lambda x: x.astype(jnp.int32) if jnp.issubdtype(x.dtype, jnp.integer) else x, record)
 
 
 def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> Lanes:
-    """Every lane is due: it learns from nothing before its first round, and so gets its first p from the same program."""
+    """The initial state. Every lane is due: a refresh without data before round 1 computes the first p with the same program.
+
+    Args:
+        keys: of the replications.
+        key_agent: keys for `agent.init`.
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        points: at how many rounds the regret is recorded.
+        horizon: the number of rounds.
+
+    Returns:
+        The state of all lanes.
+    """
     R = keys.shape[0]
     zero, none = jnp.zeros(R, int), jnp.zeros((R, env.actions), int)
     summary = jax.vmap(lambda single: single.empty())(agent.model)
@@ -112,12 +141,24 @@ def start(keys, key_agent, env, agent, batching, points: int, horizon: int) -> L
         jax.vmap(agent.init)(key_agent), repeat(summary), none, jnp.zeros((R, env.actions)), repeat(Diagnostics.start())
     )
     schemes = jax.vmap(lambda k: batching.init(k, env.actions))(keys)
-    ends = jnp.zeros((R, batching.most(horizon, env.actions)), int)
+    ends = jnp.zeros((R, batching.max_batches(horizon, env.actions)), int)
     return Lanes(zero, zero, schemes, jnp.ones(R, bool), learning, none, zero, jnp.zeros((R, points)), ends, zero)
 
 
 def play(keys, batching, times, horizon, gaps, lanes: Lanes) -> Lanes:
-    """One stretch in every lane that is not at the horizon."""
+    """Play one stretch in every lane that is not at the horizon.
+
+    Args:
+        keys: of this stretch, one per lane.
+        batching: the batching scheme.
+        times: the rounds at which regret is recorded.
+        horizon: the number of rounds.
+        gaps: the regret of each arm, `[replications, arms]`.
+        lanes: the state.
+
+    Returns:
+        The state after it.
+    """
     R = jnp.arange(keys.shape[0])
     live = lanes.t < horizon
     point = jnp.minimum(lanes.point, times.shape[0] - 1)
@@ -137,7 +178,7 @@ def play(keys, batching, times, horizon, gaps, lanes: Lanes) -> Lanes:
         t,
         lanes.number + live,
         jax.vmap(where)(live, scheme, lanes.batching),
-        live & (due | (t == horizon)),  # at the horizon rewards are counted, and what is learned decides nothing
+        live & (due | (t == horizon)),  # at the horizon the rewards are counted; no action depends on them
         lanes.learning._replace(pending=lanes.learning.pending + plays),
         total,
         lanes.point + hit,
@@ -148,7 +189,15 @@ def play(keys, batching, times, horizon, gaps, lanes: Lanes) -> Lanes:
 
 
 def cut(known: tuple[PRNGKey, Int[Array, " arms"]], plays: Int[Array, " arms"]) -> Int[Array, " arms"]:
-    """The plays of a stretch up to the one that ends the batch, for some arm has as many as it has `left`."""
+    """Cut a stretch at the play that ends the batch (see the module's docstring).
+
+    Args:
+        known: a key, and how many more plays of each arm would end the batch.
+        plays: of the whole stretch; at least one arm ends the batch.
+
+    Returns:
+        The plays up to the one that ends it.
+    """
     key, left = known
     arms = plays.shape[0]
     keys = _random.split(key, (3, arms))
@@ -162,7 +211,17 @@ def cut(known: tuple[PRNGKey, Int[Array, " arms"]], plays: Int[Array, " arms"]) 
 
 
 def learn(env, agent, known: tuple[Key[Array, "block 2"], Array, Bool[Array, " block"]], old: Learning) -> Learning:
-    """A block of lanes whose batch has ended sees its rewards; before the first round there are none to see."""
+    """Refresh a block of lanes whose batch has ended.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+        known: keys, the arms' θ, and whether this is neither before round 1 nor at the horizon, for the diagnostics.
+        old: the state before the refresh.
+
+    Returns:
+        The state after it.
+    """
     keys, theta, within = known
     summary = jax.vmap(partial(draw_rewards, env.model))(keys[:, 0], theta, old.pending, old.summary)
     state, info = agent.observe(keys[:, 1], old.agent, summary)
@@ -172,13 +231,34 @@ def learn(env, agent, known: tuple[Key[Array, "block 2"], Array, Bool[Array, " b
 
 
 def draw_rewards(model, key: PRNGKey, theta, plays: Int[Array, " arms"], summary: Tree) -> Tree:
-    """The arms' summaries with the rewards of so many plays."""
+    """Draw the rewards of many plays as their summary.
+
+    Args:
+        model: of the arms.
+        key: for the draws.
+        theta: the arms' parameters.
+        plays: how many rewards of each arm.
+        summary: of the rewards so far.
+
+    Returns:
+        The summary with the new rewards.
+    """
     keys = _random.split(key, plays.shape[0])
     return jax.vmap(lambda single, k, x, n, old: old.join(single.sample_summary(k, x, n)))(model, keys, theta, plays, summary)
 
 
 def in_blocks(mask: Bool[Array, " lanes"], f: Callable, known: Tree, old: Tree) -> Tree:
-    """`f(known, old)` in the lanes of the mask, `old` elsewhere. Those lanes are gathered, so that few others are computed."""
+    """Apply a function in some lanes, gathered into blocks so that few other lanes are computed.
+
+    Args:
+        mask: the lanes.
+        f: a function of a block of `known` and `old`.
+        known: its first argument, for all lanes.
+        old: its second argument, for all lanes.
+
+    Returns:
+        `f(known, old)` in the lanes of the mask, `old` elsewhere.
+    """
     R = mask.shape[0]
     size = min(R, BLOCK if on_cpu() else ACCELERATOR_BLOCK)
     lanes = jnp.concatenate([jnp.nonzero(mask, size=R, fill_value=R)[0], jnp.full(size, R)])

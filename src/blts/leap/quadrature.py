@@ -1,10 +1,9 @@
-"""The probability that each arm is played, in double precision and fast enough to be asked for at every batch.
+"""The probability that each arm is played, by quadrature: accurate, and fast enough to compute for every batch.
 
-p_a = ∫ ∏_{b≠a} F_b dF_a = ∫ H f_a/F_a dx with H = ∏ F_b, the law of the largest. Below `low`, the largest of the arms' lower
-ends, H is next to nothing; every arm's law begins before it. So whatever bends at a distance d above `low` does so on a
-scale of about d, and nodes at low + scale · e^v, equally spaced in v, see all of it: a posterior of width 10⁻⁵ beside a prior
-of width 1, whichever leads. The integrand is smooth in v and vanishes at both ends, where the trapezoid rule converges
-exponentially.
+p_a = ∫ ∏_{b≠a} F_b dF_a = ∫ H f_a/F_a dx with H = ∏ F_b, the distribution function of the maximum. H is negligible below `low`, the
+largest of the arms' lower ends. Every arm's distribution starts below `low`, so features at a distance d above it have a scale of
+about d. Nodes at low + scale · e^v, equally spaced in v, therefore resolve all arms: a posterior of width 10⁻⁵ beside a prior of
+width 1, whichever is larger. The integrand is smooth in v and vanishes at both ends, so the trapezoid rule converges exponentially.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from .laws import REACH, ends, log_density
 
 Values = Float[Array, "arms nodes"]
 NODES = 96
-NEAREST = -2.0  # the first node's v, for Gaussian laws
-# Other laws may begin like a power of x, and stop at once at their upper end: nodes crowd at both, and are more.
+NEAREST = -2.0  # v of the first node, for Gaussian distributions
+# Others may start like a power of x and end abruptly, so there are more nodes, dense at both ends.
 OTHER_NODES = 161
 OTHER_NEAREST, OTHER_FARTHEST = -6.0, 14.0
 # Lobatto's rule of five points on [0, 1], whose first and last are nodes
@@ -32,7 +31,14 @@ _WEIGHTS = np.array([1 / 10, 49 / 90, 32 / 45, 49 / 90, 1 / 10]) / 2
 
 
 def propensities(laws: Marginal) -> Float[Array, " arms"]:
-    """For stacked laws of one of the kinds in `laws.py`."""
+    """The probability that each arm has the largest mean reward.
+
+    Args:
+        laws: the distributions of the arms' mean rewards, stacked; of one of the kinds in `laws.py`.
+
+    Returns:
+        One probability per arm.
+    """
     low, middle, high = jax.vmap(ends)(laws)
     last = jnp.argmax(low)
     low, scale, high = low[last], (middle[last] - low[last]) / REACH, jnp.max(high)
@@ -47,7 +53,7 @@ def propensities(laws: Marginal) -> Float[Array, " arms"]:
 
 
 def _gaussian(mean, sd, span) -> tuple[Values, Values, Float[Array, " nodes"]]:
-    """F, f and dx/dv, up to common factors. Counted from `low`, single precision is exact enough, and twice as fast."""
+    """F, f and dx/dv, up to common factors. Relative to `low`, single precision is accurate enough and twice as fast."""
     x = jnp.exp(jnp.linspace(NEAREST, jnp.log(span), NODES))
     mean, sd, x = mean[:, None].astype(jnp.float32), sd[:, None].astype(jnp.float32), x.astype(jnp.float32)
     z = (x - mean) / sd
@@ -55,7 +61,7 @@ def _gaussian(mean, sd, span) -> tuple[Values, Values, Float[Array, " nodes"]]:
 
 
 def _summed(laws: Marginal, low: Scalar, scale: Scalar, span: Scalar) -> tuple[Values, Values, Float[Array, " nodes"]]:
-    """The same for any density, with 1 - F summed from the upper end; x = low + (high - low) · sigmoid(v)."""
+    """The same for any density: 1 - F is summed from the upper end, and x = low + (high - low) · sigmoid(v)."""
     begin = OTHER_NEAREST - jnp.log(span)
     h = (OTHER_FARTHEST - begin) / (OTHER_NODES - 1)
     v = (begin + h * (jnp.arange(OTHER_NODES)[:, None] + _POINTS)).ravel()

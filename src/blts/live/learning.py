@@ -121,7 +121,7 @@ def _figure(info: dict[str, float | bool | None], name: str) -> float:
 
 def chains_in_words(info: dict[str, float | bool | None]) -> str:
     """How the chains of a refresh did, in a sentence; empty where there were none to compare."""
-    return diagnosis.figures(*(_figure(info, name) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
+    return diagnosis.describe(*(_figure(info, name) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
 
 
 def all_finite(tree: Tree) -> bool:

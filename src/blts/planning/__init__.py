@@ -1,4 +1,8 @@
-"""Policies that are best on average in the long run, each with a certificate."""
+"""Planners for average-reward MDPs. Every plan carries a bound on what its policy loses (`Plan.residual`).
+
+`plan` solves thousands of sampled models at each refresh, `solve` one model in double precision or raises; both try the methods
+`howard` (policy iteration) and `relative_value_iteration`. `structure` gives the communicating classes of a model.
+"""
 
 from .base import Plan as Plan
 from .base import Sparse as Sparse

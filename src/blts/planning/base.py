@@ -1,11 +1,11 @@
-"""What a planner is given and what it returns.
+"""Types shared by the planners: `Plan`, `Sparse`, and the residual that certifies a plan.
 
 A model is a table of transitions, dense `[states, actions, states]` or `Sparse`, and expected rewards `[states, actions]`.
-With T h = max_a (r_a + P_a h) the optimal Bellman operator and T_π that of a policy, any h whatever bounds both gains:
+With T h = max_a (r_a + P_a h) the optimal Bellman operator and T_π that of a policy, every vector h bounds both gains:
 
     min (T_π h − h)  ≤  gain of π  ≤  optimal gain  ≤  max (T h − h).
 
-The width of this interval is a plan's `residual`. It certifies a plan whatever method found it.
+The width of this interval is the plan's `residual`: an upper bound on what the policy loses, whichever method found it.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from .._typing import Array, Bool, Float, Int, Scalar
 
 
 class Plan(NamedTuple):
-    """A stationary policy and how good it is known to be. With leading axes in front, that many plans.
+    """A stationary policy, its average reward (gain), and a bound on its suboptimality. Leading axes hold several plans.
 
-    In a model that is not weakly communicating the best gain depends on the state a run starts in. The interval then
-    holds the gains from all states, so the residual cannot vanish, and `converged` is false.
+    In a model that is not weakly communicating, the optimal gain depends on the initial state. The certified interval then
+    contains the gains from all states, so the residual cannot vanish and `converged` is false.
     """
 
     policy: Int[Array, " states"]
     gain: Scalar
-    """The middle of the certified interval: at most half the residual from the policy's gain and from the optimal one."""
+    """The midpoint of the certified interval: within half the residual of the policy's gain and of the optimal gain."""
     bias: Float[Array, " states"]
     """Relative values h, zero at their smallest."""
     span: Scalar
     """max h − min h."""
     residual: Scalar
-    """max (T h − h) − min (T_π h − h), and the rounding of h: the policy loses no more than this a round."""
+    """max (T h − h) − min (T_π h − h), plus rounding error: an upper bound on what the policy loses per round."""
     iterations: Int[Array, ""]
-    """Policies evaluated by Howard's method, sweeps of value iteration."""
+    """Policies evaluated by Howard's method, or sweeps of value iteration."""
     converged: Bool[Array, ""]
-    """Whether the residual is within the tolerance asked for. NaN never is."""
+    """Whether the residual is within the tolerance; false for NaN."""
 
 
 class Sparse(NamedTuple):
-    """At most K successors a pair: `prob[s, a, k]` is the probability of `next[s, a, k]`. A state may appear twice.
+    """Transitions with at most K successors per pair: `prob[s, a, k]` is the probability of `next[s, a, k]`; entries may repeat.
 
     >>> import numpy as np
     >>> stay = Sparse(np.zeros((1, 1, 1), int), np.ones((1, 1, 1)))
@@ -53,7 +53,14 @@ class Sparse(NamedTuple):
     prob: Float[Array, "states actions k"]
 
     def expect(self, values: Float[Array, " states"]) -> Float[Array, "states actions"]:
-        """E[values(s') | s, a], in NumPy or in JAX: whichever holds the values."""
+        """The expected value after one transition.
+
+        Args:
+            values: one number per state, a NumPy or JAX array.
+
+        Returns:
+            E[values(s') | s, a] for every pair, in the same library.
+        """
         return (self.prob * values[self.next]).sum(-1)
 
 
@@ -61,14 +68,31 @@ Transitions: TypeAlias = "Float[Array, 'states actions states'] | Sparse"
 
 
 def expected(transitions: Transitions, values: Float[Array, " states"]) -> Float[Array, "states actions"]:
-    """E[values(s') | s, a]."""
+    """The expected value after one transition.
+
+    Args:
+        transitions: dense or `Sparse`.
+        values: one number per state.
+
+    Returns:
+        E[values(s') | s, a] for every pair.
+    """
     return transitions.expect(values) if isinstance(transitions, Sparse) else transitions @ values
 
 
 def residual(
     transitions: Float[Array, "*models states actions states"], rewards: Float[Array, "*models states actions"], plan: Plan
 ) -> Float[Array, "*models"]:
-    """The certificate of plans that anything may have made, from their policies and biases alone: `Plan.residual`."""
+    """Recompute `Plan.residual` from the policy and the bias alone, for plans from any source.
+
+    Args:
+        transitions: of one model, or of several along leading axes.
+        rewards: expected rewards, with the same leading axes.
+        plan: the plans, with the same leading axes.
+
+    Returns:
+        An upper bound on what each policy loses per round.
+    """
     h = plan.bias
     q = rewards + jnp.einsum("...sat,...t->...sa", transitions, h)
     kept = jnp.take_along_axis(q, plan.policy[..., None], -1)[..., 0]
@@ -77,18 +101,40 @@ def residual(
 
 
 def default_tolerance(dtype: jax.typing.DTypeLike) -> float:
-    """A share of the largest reward: 10⁻⁴ in single precision, where h itself is rounded, 10⁻⁹ in double."""
+    """The default tolerance, as a fraction of the largest |reward|.
+
+    Args:
+        dtype: of the rewards.
+
+    Returns:
+        10⁻⁴ in single precision, where h itself is rounded; 10⁻⁹ in double.
+    """
     return 1e-4 if jnp.finfo(dtype).bits < 64 else 1e-9
 
 
 def unit(rewards: Float[Array, "states actions *lanes"], bias: Float[Array, "states *lanes"]) -> Float[Array, "*lanes"]:
-    """The last digit of r + P h: a residual is not known better than this, and is never reported smaller.
+    """The rounding error of one entry of r + P h. A residual is never reported smaller than this.
 
-    In a model whose biases are huge T h − h may look constant only because it is a difference of huge numbers.
+    Where the biases are huge, T h − h may look constant only because it is a difference of huge numbers.
+
+    Args:
+        rewards: expected rewards, with the models as the last axis.
+        bias: h, likewise.
+
+    Returns:
+        One number per model.
     """
     return (jnp.abs(rewards).max((0, 1)) + bias.max(0) - bias.min(0)) * jnp.finfo(bias.dtype).eps
 
 
 def rounding(rewards: Float[Array, "states actions *lanes"], bias: Float[Array, "states *lanes"]) -> Float[Array, "*lanes"]:
-    """What may be lost when r + P h is added up: smaller differences are ties."""
+    """A bound on the rounding error of the sum r + P h. Smaller differences between actions count as ties.
+
+    Args:
+        rewards: expected rewards, with the models as the last axis.
+        bias: h, likewise.
+
+    Returns:
+        One number per model.
+    """
     return (2 + bias.shape[0] ** 0.5) * unit(rewards, bias)

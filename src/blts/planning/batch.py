@@ -1,4 +1,4 @@
-"""The planner of a learning loop: thousands of sampled models at each refresh, none of them wrong in silence."""
+"""`plan`: the planner of the learning loop. It solves thousands of sampled models at once and flags those that did not converge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .policy_iteration import flat, howard_flat
 from .value_iteration import relative_value_iteration
 
 BLOCK = 32
-"""Models that value iteration takes on together: few, so that one hard model does not make thousands wait."""
+"""Models per block of value iteration: small, so that one slow model does not delay thousands."""
 
 
 @jax.jit
@@ -22,19 +22,24 @@ def plan(
     policy: Int[Array, "*models states"] | None = None,
     *,
     tolerance: Scalar | float | None = None,
-    most: Int[Array, ""] | int = 50,
-    sweeps: Int[Array, ""] | int = 2000,
+    max_iterations: Int[Array, ""] | int = 50,
+    max_sweeps: Int[Array, ""] | int = 2000,
 ) -> Plan:
-    """Howard's method for all models, then relative value iteration for those that it did not certify.
+    """Howard's method for all models, then relative value iteration for those that did not converge.
 
-    Of the two plans of such a model the one with the smaller residual is returned; `converged` says whether it is small
-    enough. Policies of a nearly decomposed model are then good for some `sweeps` rounds, and no more is promised.
+    Where both ran, the plan with the smaller residual is returned. In a nearly decomposable model, its policy is then only
+    near-optimal over about `max_sweeps` rounds.
 
     Args:
-        policy: a warm start, such as the plans of the last refresh.
-        tolerance: the residual that counts as converged, as a share of the largest |reward|; 1e-4 in float32, else 1e-9.
-        most: policies that Howard's method evaluates at most; in single precision it may go round in a circle of near ties.
-        sweeps: sweeps of value iteration at most.
+        transitions: of one model, or of several along leading axes.
+        rewards: expected rewards, with the same leading axes or shared by all models.
+        policy: a warm start, such as the policies of the last refresh; by default the best immediate reward.
+        tolerance: the residual that counts as converged, as a fraction of the largest |reward|; 1e-4 in float32, else 1e-9.
+        max_iterations: of Howard's method; in single precision it may cycle among near ties.
+        max_sweeps: of value iteration.
+
+    Returns:
+        A plan per model. `converged` is false where the residual exceeds the tolerance.
 
     >>> import jax.numpy as jnp
     >>> chains = jnp.full((1000, 4, 2, 4), 0.25)
@@ -44,23 +49,34 @@ def plan(
     """
     P, r, start, shape = flat(transitions, rewards, policy)
     tolerance = default_tolerance(r.dtype) if tolerance is None else tolerance
-    found = rescued(P, r, howard_flat(P, r, start, tolerance, most), tolerance, sweeps)
+    found = with_value_iteration(P, r, howard_flat(P, r, start, tolerance, max_iterations), tolerance, max_sweeps)
     return jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), found)
 
 
-def rescued(P: Array, r: Array, found: Plan, tolerance: Scalar | float, sweeps: Int[Array, ""] | int) -> Plan:
-    """Value iteration, block by block, for the models that have not converged: no block if all have."""
+def with_value_iteration(P: Array, r: Array, found: Plan, tolerance: Scalar | float, max_sweeps: Int[Array, ""] | int) -> Plan:
+    """Run value iteration, block by block, for the models that Howard's method left unconverged.
+
+    Args:
+        P: transitions `[models, states, actions, states]`.
+        r: rewards `[models, states, actions]`.
+        found: the plans of Howard's method.
+        tolerance: as in `plan`.
+        max_sweeps: as in `plan`.
+
+    Returns:
+        The plans, each replaced where value iteration gave a smaller residual.
+    """
     size = min(BLOCK, r.shape[0])
     failed = ~found.converged
     order = jnp.argsort(~failed, stable=True)
 
     @jax.vmap
     def iterate(P, r):
-        return relative_value_iteration(lambda h: P @ h, r, tolerance=tolerance, most=sweeps)
+        return relative_value_iteration(lambda h: P @ h, r, tolerance=tolerance, max_iterations=max_sweeps)
 
     def block(carry):
         k, found = carry
-        # The last block may reach back over models done before; the better plan is kept, so that changes nothing.
+        # The last block may repeat models of the one before; the better plan is kept, so this changes nothing.
         chosen = lax.dynamic_slice_in_dim(order, k * size, size)
         before = jax.tree.map(lambda x: x[chosen], found)
         after = iterate(P[chosen], r[chosen])

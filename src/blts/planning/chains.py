@@ -1,4 +1,4 @@
-"""One policy's Markov chain on the host: its closed classes, gain and bias, dense or sparse."""
+"""The Markov chain that a policy induces: closed classes, gain and bias. On the host, dense or sparse, for `solve`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .base import Sparse, Transitions, expected
 from .classes import graph_of, structure
 
 DENSE = 64
-"""Up to this many states a dense solver is quicker than a sparse one, whatever the chain."""
+"""Up to this many states a dense solver is faster than a sparse one."""
 SOUND = 1e-3
-"""An evaluation that misses its own equations by more than this share of the largest reward has lost its digits."""
+"""An evaluation is rejected if it violates its own equations by more than this fraction of the largest reward."""
 
 
-class Chain:
-    """The chain that a policy makes of a model."""
+class PolicyChain:
+    """The Markov chain that a policy induces in a model."""
 
     def __init__(self, transitions: Transitions, rewards: np.ndarray, policy: np.ndarray):
         every = np.arange(policy.size)
@@ -33,22 +33,37 @@ class Chain:
         return [members for members, end in zip(found.classes, found.closed, strict=True) if end]
 
     def best_class(self) -> np.ndarray:
-        """The closed class with the largest gain."""
+        """The closed class with the largest gain.
+
+        Returns:
+            Its states.
+        """
         gains = []
         for members in self.classes:
             part = _restricted(self.table, members)
-            gains.append(Chain.of(part, self.rewards[members]).gain_and_bias()[0])
+            gains.append(PolicyChain.of(part, self.rewards[members]).gain_and_bias()[0])
         return self.classes[int(np.argmax(gains))]
 
     @staticmethod
-    def of(table: Transitions, rewards: np.ndarray) -> Chain:
-        return Chain(table, rewards[:, None], np.zeros(rewards.size, int))
+    def of(table: Transitions, rewards: np.ndarray) -> PolicyChain:
+        """A chain from its own transitions, with one action.
+
+        Args:
+            table: `[states, 1, states]` or `Sparse`.
+            rewards: one number per state.
+
+        Returns:
+            The chain.
+        """
+        return PolicyChain(table, rewards[:, None], np.zeros(rewards.size, int))
 
     def gain_and_bias(self) -> tuple[float, np.ndarray]:
-        """From the reward x and the time y until a state o is met: g = (r_o + p_o x)/(1 + p_o y) and h = x − g y.
+        """Gain and bias, from the expected reward x and time y until a state o is hit: g = (r_o + p_o x)/(1 + p_o y), h = x − g y.
 
-        The state should be met often, or y is large and h loses digits: it is where the chain spends most time. Where the
-        digits do not suffice, the bias is NaN.
+        o is the state visited most: with a rarely visited one y is large and h loses precision.
+
+        Returns:
+            The gain and the bias; the bias is NaN where rounding errors are too large.
         """
         states = self.rewards.size
         if states == 1:
@@ -66,7 +81,15 @@ class Chain:
         return float(gain), h if sound else np.full(states, np.nan)
 
     def visits(self, members: np.ndarray, steps: int = 200) -> np.ndarray:
-        """Expected visits to each state, in some steps from anywhere among the members."""
+        """Expected visits to each state.
+
+        Args:
+            members: the initial state is uniform among these.
+            steps: how many transitions.
+
+        Returns:
+            One number per state.
+        """
         share = np.zeros(self.rewards.size)
         share[members] = 1 / members.size
         total = np.zeros_like(share)
@@ -82,7 +105,7 @@ class Chain:
         return share @ self.table[:, 0]
 
     def _without(self, o: int, rest: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Row o without its diagonal, and the solution of (I − P) x = right among the others."""
+        """Row o without its diagonal, and the solution of (I − P) x = right on the other states."""
         states = self.rewards.size
         if isinstance(self.table, Sparse) and states > DENSE:
             from scipy import sparse
@@ -98,19 +121,29 @@ class Chain:
             from_o, invert = P[o, rest], lambda: np.linalg.solve(np.eye(states - 1) - P[np.ix_(rest, rest)], right)
         try:
             return from_o, invert()
-        except (np.linalg.LinAlgError, RuntimeError):  # singular: o is out of reach, if only in floating point
+        except (np.linalg.LinAlgError, RuntimeError):  # singular: o cannot be reached, at least in floating point
             return from_o, np.full_like(right, np.nan)
 
 
 def evaluated(transitions: Transitions, rewards: np.ndarray, policy: np.ndarray, hint: int) -> tuple[np.ndarray, np.ndarray]:
-    """The policy and its bias. With several closed classes, or one that takes for ever to reach, the policy is changed so
-    that it leads to the best of them: in a weakly communicating model there is a way, and the gain is no smaller.
+    """Evaluate a policy, after changing it where needed so that it has one closed class.
 
-    What takes for ever is a class in all but name; `hint` is a state in the most promising one."""
-    chain = Chain(transitions, rewards, policy)
+    With several closed classes, or one that is practically never reached, the policy is redirected to the best of them. In a
+    weakly communicating model this is possible and does not lower the gain.
+
+    Args:
+        transitions: of a weakly communicating model.
+        rewards: expected rewards `[states, actions]`.
+        policy: an action per state.
+        hint: a state where value iteration grows fastest, to redirect to where no class can be evaluated.
+
+    Returns:
+        The policy and its bias; the bias is NaN where no redirection could be evaluated.
+    """
+    chain = PolicyChain(transitions, rewards, policy)
     if len(chain.classes) > 1:
         policy = unichain(transitions, policy, chain.best_class())
-        chain = Chain(transitions, rewards, policy)
+        chain = PolicyChain(transitions, rewards, policy)
     h = chain.gain_and_bias()[1]
     if np.isfinite(h).all():
         return policy, h
@@ -118,14 +151,21 @@ def evaluated(transitions: Transitions, rewards: np.ndarray, policy: np.ndarray,
     for members, steps in (([hint], 10 * policy.size), (chain.classes[0], 200), (np.arange(policy.size), 200)):
         visits = chain.visits(np.asarray(members), steps)
         there = unichain(transitions, policy, np.flatnonzero(visits > 1e-3 * visits.max()))
-        gain, h = Chain(transitions, rewards, there).gain_and_bias()
+        gain, h = PolicyChain(transitions, rewards, there).gain_and_bias()
         if np.isfinite(h).all():
             found.append((gain, there, h))
     return max(found, key=lambda one: one[0])[1:]
 
 
 def dense(table: Transitions) -> np.ndarray:
-    """The matrix of a chain."""
+    """The transition matrix of a chain.
+
+    Args:
+        table: `[states, 1, states]` or `Sparse`.
+
+    Returns:
+        `[states, states]`.
+    """
     if not isinstance(table, Sparse):
         return table[:, 0]  # type: ignore[return-value]
     P = np.zeros((table.next.shape[0],) * 2)
@@ -143,7 +183,16 @@ def _restricted(table: Transitions, members: np.ndarray) -> Transitions:
 
 
 def unichain(transitions: Transitions, policy: np.ndarray, goal) -> np.ndarray:
-    """The policy, changed outside `goal` so that from everywhere it leads there by a shortest way, if there is one."""
+    """Redirect a policy to some states: outside them, take the first action on a shortest path to them.
+
+    Args:
+        transitions: of the model.
+        policy: an action per state.
+        goal: the states to lead to.
+
+    Returns:
+        The changed policy; states from which `goal` cannot be reached keep their action.
+    """
     from scipy.sparse.csgraph import dijkstra
 
     graph, (s, a, t) = graph_of(transitions)

@@ -1,4 +1,4 @@
-"""Refuse a model that is not one, in a sentence that says where."""
+"""Validate transition probabilities and rewards."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ from .base import Sparse, Transitions
 
 
 def check(transitions: Transitions, rewards: Any) -> tuple[Transitions, np.ndarray]:
-    """The model in double precision, its rows adding up to one exactly as rounding allows; or why it is not a model.
+    """Validate a model and convert it to double precision.
 
-    A row may be off by what single precision leaves (10⁻⁵), and is then rescaled.
+    A row of probabilities may sum to 1 ± 10⁻⁵, as in single precision; it is then rescaled.
+
+    Args:
+        transitions: `[states, actions, states]` or `Sparse`.
+        rewards: expected rewards `[states, actions]`.
+
+    Returns:
+        Transitions and rewards as float64 NumPy arrays.
+
+    Raises:
+        ConfigError: what is wrong, and for which state and action.
 
     >>> import numpy as np
     >>> check(np.array([[[0.5, 0.4]], [[0.0, 1.0]]]), np.zeros((2, 1)))

@@ -1,4 +1,4 @@
-"""Which states a model can travel between: on the host, for models of any size."""
+"""The communicating classes of a model, on the host, for models of any size."""
 
 from __future__ import annotations
 
@@ -13,26 +13,31 @@ if TYPE_CHECKING:
 
 
 class Structure(NamedTuple):
-    """How the states of a model hang together.
+    """The communicating classes of a model.
 
-    In a weakly communicating model the best gain is the same from every state. In any other it depends on where a run
-    starts, and one number cannot say it.
+    In a weakly communicating model the optimal gain is the same from every state. Otherwise it depends on the initial state.
     """
 
     communicating: bool
     """Every state can be reached from every other, under some policy."""
     weakly_communicating: bool
-    """There is one closed class, and under every policy a run ends up in it."""
+    """There is one closed class, and every policy ends up in it."""
     classes: tuple[np.ndarray, ...]
     """The sets of states that can reach each other, each sorted, by their first state."""
     closed: tuple[bool, ...]
-    """Which classes no action leaves."""
+    """Whether each class is closed: no action leaves it."""
     staying: np.ndarray
-    """States outside the closed classes in which a policy can remain for ever outside them."""
+    """States from which some policy never enters a closed class."""
 
 
 def structure(transitions: Transitions) -> Structure:
-    """The classes of a model, whatever the probabilities: only which of them are positive matters.
+    """The communicating classes of a model. Only which probabilities are positive matters.
+
+    Args:
+        transitions: `[states, actions, states]` or `Sparse`.
+
+    Returns:
+        The classes, and whether the model is communicating or weakly communicating.
 
     >>> import numpy as np
     >>> found = structure(np.array([[[0.5, 0.5]], [[0.0, 1.0]]]))
@@ -58,7 +63,14 @@ def structure(transitions: Transitions) -> Structure:
 
 
 def graph_of(transitions: Transitions) -> tuple[csr_array, tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Which states can follow which under some action, as a sparse matrix, and the triples (state, action, successor) behind it."""
+    """The graph of possible transitions.
+
+    Args:
+        transitions: dense or `Sparse`.
+
+    Returns:
+        A sparse adjacency matrix of the states, and the triples (state, action, successor) with positive probability.
+    """
     from scipy.sparse import csr_array
 
     if isinstance(transitions, Sparse):
@@ -72,7 +84,7 @@ def graph_of(transitions: Transitions) -> tuple[csr_array, tuple[np.ndarray, np.
 
 
 def _staying(inside: np.ndarray, s: np.ndarray, a: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """The largest set of states inside in which each has an action that never leads out of it."""
+    """The largest subset in which every state has an action that never leaves the subset."""
     actions = int(a.max()) + 1
     keep = inside.copy()
     while True:

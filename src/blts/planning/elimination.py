@@ -1,11 +1,11 @@
 """Gain and bias of a policy by eliminating states (Grassmann, Taksar and Heyman 1985), for many models at once.
 
-A state n leaves the chain: whoever went there goes where n goes next, and takes along the reward and the time spent. The
-probability that n moves on, s_n = Σ_{j<n} p_nj, is added up and never found as 1 − p_nn, so nothing cancels, however small
-the probabilities. Where s_n is nil, n stands for a closed class: it is kept as a root, with its own gain and h = 0. One pass
-hence evaluates multichain policies too, as Howard's method needs on its way.
+State n is eliminated by composing every transition into n with the next transition out of n, adding up reward and time. The
+probability of leaving n, s_n = Σ_{j<n} p_nj, is computed as a sum and never as 1 − p_nn, so nothing cancels, however small the
+probabilities. Where s_n is zero, n represents a closed class: it is kept as a root, with its own gain and h = 0. One pass thus
+evaluates multichain policies too, which Howard's method meets on its way.
 
-The models are the last axis. On a CPU that is what XLA turns into vector code when there are few states.
+The models are the last axis: with few states, XLA vectorises over it on a CPU.
 """
 
 from __future__ import annotations
@@ -19,9 +19,17 @@ Values = Float[Array, "states lanes"]
 
 
 def evaluate(chain: Float[Array, "states states lanes"], rewards: Values) -> tuple[Values, Values]:
-    """The gain g and the bias h of Markov chains with rewards: P g = g and g + h = r + P h, with h = 0 at each root."""
+    """The gain g and the bias h of Markov chains with rewards: P g = g and g + h = r + P h, with h = 0 at each root.
+
+    Args:
+        chain: transition matrices, with the models as the last axis.
+        rewards: expected rewards per state, likewise.
+
+    Returns:
+        g and h.
+    """
     S = chain.shape[0]
-    nil = 4 * jnp.finfo(rewards.dtype).eps  # a class that is left less often than rounding can tell is closed
+    nil = 4 * jnp.finfo(rewards.dtype).eps  # a class that is left with a probability below rounding error counts as closed
     index = jnp.arange(S)
     states = index[:, None]
 

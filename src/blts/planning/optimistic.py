@@ -1,4 +1,4 @@
-"""Extended value iteration: the best gain of any model within a confidence set (Jaksch, Ortner and Auer 2010)."""
+"""Extended value iteration: the largest gain of any model in a confidence set (Jaksch, Ortner and Auer 2010), for UCRL2."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from .._typing import Array, Float, Scalar
 from .base import Plan
 
 
-def most_hopeful(
+def optimistic_values(
     rows: Float[Array, "states actions states"], radius: Float[Array, "states actions"], values: Float[Array, " states"]
 ) -> Float[Array, "states actions"]:
-    """max p·values over p with |p - row|₁ ≤ radius, for every pair: mass radius/2 moves from the worst to the best state."""
+    """max p·values over p with |p - row|₁ ≤ radius, for every pair: mass radius/2 moves from the worst states to the best.
+
+    Args:
+        rows: the centres of the confidence sets.
+        radius: their L1 radii.
+        values: one number per state.
+
+    Returns:
+        The optimistic expectation of each pair.
+    """
     order = jnp.argsort(-values)
     p = rows[..., order]
     first = jnp.minimum(1.0, p[..., 0] + radius / 2)
-    # Every other state keeps what it has until the total is used up; what is left over is taken from the worst ones.
+    # The others keep their probability until the total reaches 1; the excess is taken from the worst states.
     before = first[..., None] + jnp.cumsum(p[..., 1:], -1) - p[..., 1:]
     rest = jnp.clip(1.0 - before, 0.0, p[..., 1:])
     return jnp.concatenate([first[..., None], rest], -1) @ values[order]
@@ -28,17 +37,26 @@ def extended_value_iteration(
     radius: Float[Array, "states actions"],
     *,
     tolerance: Scalar,
-    most: int = 20_000,
+    max_iterations: int = 20_000,
 ) -> Plan:
-    """The policy and the gain of the most hopeful model, to within `tolerance`; `rewards` are upper bounds already.
+    """The optimal policy and gain of the most optimistic model.
 
-    The optimistic model is aperiodic: a radius above zero lets every state stay where it is wanted. Where the radius is zero
-    the sweeps are damped all the same, which changes no gain.
+    A positive radius makes the optimistic model aperiodic. The sweeps are damped for pairs with radius zero, which changes no gain.
+
+    Args:
+        rows: the centres of the confidence sets of transition probabilities.
+        rewards: upper confidence bounds of the rewards.
+        radius: the L1 radii of the sets.
+        tolerance: the residual to stop at.
+        max_iterations: sweeps.
+
+    Returns:
+        The plan; `converged` is false where the sweeps ran out.
     """
     damping = 0.9
 
     def sweep(values):
-        q = rewards + most_hopeful(rows, radius, values)
+        q = rewards + optimistic_values(rows, radius, values)
         new = jnp.max(q, -1)
         return q, (new - values)
 
@@ -49,7 +67,7 @@ def extended_value_iteration(
         return values - jnp.min(values), jnp.max(change) - jnp.min(change), k + 1
 
     start = (jnp.zeros(rewards.shape[0], rewards.dtype), jnp.asarray(jnp.inf, rewards.dtype), jnp.zeros((), int))
-    values, _, k = lax.while_loop(lambda carry: (carry[1] > tolerance) & (carry[2] < most), body, start)
+    values, _, k = lax.while_loop(lambda carry: (carry[1] > tolerance) & (carry[2] < max_iterations), body, start)
     q, change = sweep(values)
     low, high = jnp.min(change), jnp.max(change)
     return Plan(jnp.argmax(q, -1), (low + high) / 2, values, jnp.max(values), high - low, k, high - low <= tolerance)

@@ -1,4 +1,4 @@
-"""`solve`: one model, in double precision, with an answer that is certified or refused."""
+"""`solve`: one model in double precision; the result is certified by its residual, or an error is raised."""
 
 from __future__ import annotations
 
@@ -13,34 +13,41 @@ from .checks import check
 from .classes import structure
 
 DAMPING = 0.2
-"""Sweeps stay put with this probability, so that periodic models settle."""
+"""Probability of staying put in value iteration, so that it converges for periodic models."""
 SWEEPS = 50
-"""Sweeps of value iteration between two evaluations at first; they double, since what a policy does not know spreads one state
-a sweep, and by evaluations alone it would spread one state an evaluation."""
+"""Initial number of value-iteration sweeps between two policy evaluations. It doubles: values propagate one state per sweep, and
+with evaluations alone they would propagate one state per evaluation."""
 
 
 class NotConverged(BltsError, ArithmeticError):
-    """A model that could not be solved to the tolerance asked for. `plan` is the best found, with its residual."""
+    """A model was not solved to the given tolerance. `plan` is the best plan found, with its residual."""
 
     def __init__(self, sentence: str, plan: Plan):
         super().__init__(sentence)
         self.plan = plan
 
 
-def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, most: int = 200) -> Plan:
-    """A policy whose gain is the best to within `tolerance` times the largest |reward|, or an error that says what was found.
+def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, max_iterations: int = 200) -> Plan:
+    """Find a policy whose gain is optimal to within `tolerance` times the largest |reward|.
 
-    Policy iteration with exact (dense or sparse) evaluations and sweeps of value iteration between them, in NumPy and double
-    precision whatever JAX's mode. It ends when the residual certifies the plan and by nothing else: a cap that is reached
-    raises `NotConverged`, with the plan so far, and a policy that has not changed is no proof either.
+    Policy iteration with exact (dense or sparse) evaluations and sweeps of value iteration between them, in NumPy and in double
+    precision whatever JAX's mode. Only the residual stops it; an unchanged policy does not.
 
-    In a model that is not weakly communicating the best gain depends on the state in which a run starts; it is refused,
-    since one number cannot say it. `structure` shows the classes; solve each closed one as a model of its own.
+    A model that is not weakly communicating is refused, because its optimal gain depends on the initial state. `structure` gives
+    its classes; solve each closed one as a model of its own.
 
     Args:
-        transitions: `[states, actions, states]`, or `Sparse` for models of thousands of states.
+        transitions: `[states, actions, states]`, or `Sparse` for models with thousands of states.
         rewards: expected rewards, `[states, actions]`.
-        most: policies to evaluate at most.
+        tolerance: the residual to stop at, as a fraction of the largest |reward|.
+        max_iterations: policies to evaluate.
+
+    Returns:
+        The plan, with `converged` true.
+
+    Raises:
+        ConfigError: the arrays are not a model, or the model is not weakly communicating.
+        NotConverged: the tolerance was not reached; the error has the best plan found.
 
     >>> import numpy as np
     >>> right, left = np.eye(3)[[1, 2, 2]], np.eye(3)[[0, 0, 1]]
@@ -50,19 +57,19 @@ def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, mo
     """
     if not tolerance > 0:
         raise ConfigError(f"tolerance must be > 0; got {tolerance}.")
-    if most < 1:
-        raise ConfigError(f"most must be at least 1; got {most}.")
+    if max_iterations < 1:
+        raise ConfigError(f"max_iterations must be at least 1; got {max_iterations}.")
     transitions, r = check(transitions, rewards)
     found = structure(transitions)
     if not found.weakly_communicating:
         raise ConfigError(_decomposed(found.closed, found.classes, found.staying))
     goal = tolerance * float(np.abs(r).max())
-    # To begin with, go where the best reward is: on a long chain that is far from what the first sweeps would find.
+    # Start with a policy that goes to the largest reward: on a long chain, the first sweeps would not find it.
     hint = int(r.max(1).argmax())
     policy = unichain(transitions, r.argmax(1), [hint])
     best = _plan(transitions, r, policy, np.zeros(policy.size), 0, goal)
     sweeps = SWEEPS
-    for count in range(1, most + 1):
+    for count in range(1, max_iterations + 1):
         known = best.residual
         policy, h = evaluated(transitions, r, policy, hint)
         if np.isfinite(h).all():
@@ -74,11 +81,11 @@ def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, mo
         h, hint = _swept(transitions, r, np.asarray(h), sweeps, goal)
         last = _plan(transitions, r, policy, h, count, goal)
         best = _better(best, last)
-        if last.converged:  # good enough; evaluated exactly it is better still
+        if last.converged:  # converged; one exact evaluation reduces the residual further
             policy, h = evaluated(transitions, r, np.asarray(last.policy), hint)
             return _better(best, _plan(transitions, r, policy, h, count + 1, goal))
         if (last.policy == policy).all() and not best.residual <= known / 2:
-            break  # evaluated exactly, swept, and no better: this is what rounding leaves
+            break  # no improvement after an exact evaluation and sweeps: rounding error is all that is left
         policy, sweeps = np.asarray(last.policy), min(2 * sweeps, 40 * SWEEPS + policy.size)
     raise NotConverged(
         f"This model was not solved to {goal:.2g}: the best plan found loses at most {best.residual:.2g} a round, in a model "
@@ -88,7 +95,7 @@ def solve(transitions: Transitions, rewards: Any, *, tolerance: float = 1e-9, mo
 
 
 def _swept(transitions: Transitions, r: np.ndarray, h: np.ndarray, sweeps: int, goal: float) -> tuple[np.ndarray, int]:
-    """Relative values after some sweeps of damped value iteration, and a state where they grow fastest."""
+    """Relative values after damped value iteration, and the state where they grow fastest."""
     difference = np.zeros_like(h)
     for _ in range(sweeps):
         difference = (r + expected(transitions, h)).max(1) - h  # type: ignore[arg-type]
@@ -100,7 +107,7 @@ def _swept(transitions: Transitions, r: np.ndarray, h: np.ndarray, sweeps: int, 
 
 
 def _plan(transitions: Transitions, r: np.ndarray, policy: np.ndarray, h: np.ndarray, count: int, goal: float) -> Plan:
-    """The best policy for h, ties keeping the action of the one given, with its certificate."""
+    """The greedy policy for h, keeping the given action in ties, with its residual."""
     q = r + np.asarray(expected(transitions, h))  # type: ignore[arg-type]
     every, top = np.arange(r.shape[0]), q.max(1)
     digit = np.finfo(float).eps * (np.abs(r).max() + np.ptp(h))

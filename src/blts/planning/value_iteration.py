@@ -1,4 +1,4 @@
-"""Relative value iteration: for models of any size whose expectations can be computed."""
+"""Relative value iteration, for models of any size whose expectations can be computed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ def relative_value_iteration(
     bias: Float[Array, " states"] | None = None,
     *,
     tolerance: Scalar | float | None = None,
-    most: Int[Array, ""] | int = 10_000,
+    max_iterations: Int[Array, ""] | int = 10_000,
     damping: Scalar | float = 0.2,
 ) -> Plan:
-    """h ← (1 − d) T h + d h, less its smallest entry, until T h − h is constant up to the tolerance (White 1963).
+    """h ← (1 − d) T h + d h, shifted to stay bounded, until T h − h is constant up to the tolerance (White 1963).
 
     Staying put with probability d makes every policy aperiodic and changes neither gains nor, up to a factor, biases
-    (Puterman 1994, §8.5.4); with d = 0 a periodic model may never settle. Each sweep bounds the optimal gain.
+    (Puterman 1994, §8.5.4); with d = 0 a periodic model may never converge.
 
     Args:
         expect: h ↦ E[h(s') | s, a]: `lambda h: P @ h`, `Sparse.expect`, or a formula of the model's own.
-        bias: where to start, such as the bias of a similar model.
-        tolerance: the residual to stop at, as a share of the largest |reward|; 1e-4 in float32, else 1e-9.
-        most: sweeps at most. A plan that ran out of them has `converged` false and its residual says how far it is.
+        rewards: expected rewards `[states, actions]`.
+        bias: the initial h, such as the bias of a similar model; zero by default.
+        tolerance: the residual to stop at, as a fraction of the largest |reward|; 1e-4 in float32, else 1e-9.
+        max_iterations: sweeps.
+        damping: d.
+
+    Returns:
+        The plan; `converged` is false where the sweeps ran out, and the residual then bounds the loss.
 
     >>> import jax.numpy as jnp
     >>> swap = jnp.eye(2)[::-1][:, None]  # one action: go to the other state
@@ -46,20 +51,20 @@ def relative_value_iteration(
 
     def going(carry):
         _, residual, count = carry
-        return (count < most) & ~(residual <= goal)
+        return (count < max_iterations) & ~(residual <= goal)
 
     def sweep(carry):
         h, _, count = carry
         difference = backup(h).max(1) - h
         low, high = difference.min(), difference.max()
         residual = high - low + unit(rewards, h)
-        stop = residual <= goal  # of this h: keep it
+        stop = residual <= goal  # keep this h
         return jnp.where(stop, h, h + (1 - damping) * (difference - (low + high) / 2)), residual, count + 1
 
     h = jnp.zeros_like(rewards[:, 0]) if bias is None else jnp.asarray(bias, rewards.dtype)
     start = (h - (h.min() + h.max()) / 2, jnp.full_like(scale, jnp.inf), jnp.asarray(0))
     h, _, count = lax.while_loop(going, sweep, start)
-    q = backup(h)  # once more: where sweeps ran out the last step has moved h
+    q = backup(h)  # again: where the sweeps ran out, the last one changed h
     high, low = (q.max(1) - h).max(), (q.max(1) - h).min()
     residual = high - low + unit(rewards, h)
     return Plan(jnp.argmax(q, 1), (low + high) / 2, h - h.min(), h.max() - h.min(), residual, count, residual <= goal)

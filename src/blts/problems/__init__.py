@@ -1,4 +1,4 @@
-"""Problems by name: an environment with the beliefs that agents may start from."""
+"""Named problems: an environment, the models (with their priors) that agents may use, and a horizon."""
 
 from . import bandits as bandits
 from . import mdps as mdps

@@ -1,7 +1,6 @@
-"""Bandits by name. `informative` and `uninformative` are the two priors of the paper's experiments.
+"""Named bandits. `informative` and `uninformative` are the two priors of the paper's experiments.
 
-An environment's arms are in the order of their means; agents break ties by an order of their own, so shuffling the arms
-would change nothing in law.
+The arms are in the order of their means. Agents break ties in a random order, so the order of the arms does not matter.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def gaussian(arms=15) -> Problem:
 
 @register("environment", "gaussian-close")
 def gaussian_close() -> Problem:
-    """Arms that are hard to tell apart: 5 Gaussian arms, means evenly spaced in [0, 0.4], sd 1."""
+    """Arms that are hard to distinguish: 5 Gaussian arms, means evenly spaced in [0, 0.4], sd 1."""
     means = np.linspace(0, 0.4, 5)
     env = envs.Bandit.with_means(models.Gaussian(sd=1.0), means)
     informative = models.Gaussian(prior_mean=means, prior_sd=0.2, sd=1.0)
@@ -143,7 +142,7 @@ def rand_hie() -> Problem:
 
 @register("environment", "rand-hie-fitted")
 def rand_hie_fitted() -> Problem:
-    """The same arms as zero-inflated log-normal laws fitted to the recorded dollars: the model is right here."""
+    """The same arms as zero-inflated log-normal distributions fitted to the recorded dollars: the model is right here."""
     rewards, counts = (np.asarray(x) for x in (envs.rand_hie().rewards, envs.rand_hie().counts))
     theta = []
     for row, count in zip(rewards, counts, strict=True):

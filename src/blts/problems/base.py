@@ -1,4 +1,4 @@
-"""What a problem is."""
+"""`Problem`: what a named environment consists of."""
 
 from __future__ import annotations
 
@@ -21,12 +21,32 @@ PRIORS = {
 
 
 class Problem(NamedTuple):
+    """An environment under a name, with the models that agents may use for it.
+
+    >>> from blts import Bandit, Bernoulli, Problem
+    >>> Problem(Bandit.with_means(Bernoulli(), [0.1, 0.3]), {"uninformative": Bernoulli()}, horizon=500).world
+    'bandit'
+    """
+
     env: Any
+    """The environment."""
     priors: dict[str, Any]
-    """A model for each prior; the first is the usual one."""
+    """The model for each named prior; the first is the default."""
     horizon: int
+    """The default number of rounds."""
 
     def model(self, prior: str | None = None) -> Any:
+        """The agent's model.
+
+        Args:
+            prior: a name in `priors`; by default the first.
+
+        Returns:
+            The model.
+
+        Raises:
+            UnknownName: there is no such prior.
+        """
         name = next(iter(self.priors)) if prior is None else prior
         if name not in self.priors:
             raise UnknownName("prior", name, self.priors)
@@ -34,7 +54,11 @@ class Problem(NamedTuple):
 
     @property
     def world(self) -> str:
-        """What kind of agent can play: "bandit", "table" (a tabular MDP) or "parametric" (θ ∈ R^d)."""
+        """The kind of environment, which decides which agents fit: "bandit", "table" (a tabular MDP) or "parametric" (θ ∈ R^d).
+
+        Raises:
+            ConfigError: the dynamics has lost a method that it needs.
+        """
         model = self.model()
         if isinstance(model, models.Tabular):
             return "table"
@@ -43,9 +67,19 @@ class Problem(NamedTuple):
         return "parametric" if provides(model, Dynamics) else "bandit"
 
     def drawn(self, prior: str | None = None) -> Problem:
-        """The same problem with each replication's world drawn from the prior: its mean regret is the Bayesian regret."""
+        """The same problem with an environment that each replication draws from the prior (Bayesian regret).
+
+        Args:
+            prior: a name in `priors`; by default the first.
+
+        Returns:
+            The problem.
+
+        Raises:
+            ConfigError: this kind of environment cannot be drawn from a prior.
+        """
         model, env = self.model(prior), self.env
-        kind = type(env)  # and not what it inherits from: a subclass would be replaced by the plain class
+        kind = type(env)  # not isinstance: a subclass would be replaced by its base class
         if kind is envs.Bandit:
             return self._replace(env=envs.Bandit(model, arms=env.actions))
         if kind is envs.LinearBandit:

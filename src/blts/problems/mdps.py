@@ -1,4 +1,4 @@
-"""MDPs by name: tables, and worlds with a parameter vector."""
+"""Named MDPs: tabular ones, and those with a parameter vector."""
 
 from __future__ import annotations
 

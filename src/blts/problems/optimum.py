@@ -1,4 +1,4 @@
-"""What is best in a named MDP, in double precision."""
+"""The optimal policy of a named MDP, in double precision: `blts mdp solve`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from ..dynamics.base import why_not
 from ..errors import ConfigError
 from .base import Problem
 
-ALLOWED = 1e-6  # of the gain
+ALLOWED = 1e-6  # the largest residual, relative to the gain
 
 
 def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
-    """`gain`, `policy`, `span` and `residual` of an MDP.
+    """Solve an MDP.
 
-    The residual bounds what the policy may lose a round. A policy is a list of actions, or what describes it: a base stock,
-    a threshold, a feedback gain. A world with infinitely many states has no span; its residual is of its own equation, and
-    what a truncation of its states may lose is part of it.
+    Args:
+        build: builds the problem; it is called in double precision.
+
+    Returns:
+        `gain`; `policy`, a list of actions or the number that describes it (a base stock, a threshold, a feedback gain); `span` of
+        the bias, None with infinitely many states; and `residual`, a bound on what the policy loses per round, truncation of the
+        states included.
 
     Raises:
-        ConfigError: where no optimum is known: worlds that are drawn, subclasses that move in a way of their own, and plans whose
-            residual is above a millionth of the gain.
+        ConfigError: the optimum is unknown: each replication draws its own MDP, a subclass overrides the transitions, or the
+            residual exceeds a millionth of the gain.
     """
     with jax.enable_x64(True):
         env = build().env
@@ -48,7 +52,7 @@ def _parametric(world: Any, theta: Any) -> dict[str, Any]:
     if provides(world, Certifying):
         found["residual"] = float(world.certify(theta).residual)
     if provides(world, "table") and not provides(world, Truncated):
-        # The plan is by a formula of the world's own, and its certificate by the finite MDP that it stands for.
+        # The plan comes from a formula; the finite MDP certifies it.
         certified = planning.solve(*world.table(theta))
         gap = abs(found["gain"] - float(certified.gain))
         found |= {"span": float(certified.span), "residual": float(certified.residual) + gap}

@@ -133,9 +133,9 @@ def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: A
             f"{type(agent).__name__} played actions that do not exist in up to {horizon - played} of {horizon} rounds; "
             f"its act must return whole numbers from 0 to {env.actions - 1}."
         )
-    closed, most = max(int(record.batches.max()) for record in records), batching.most(horizon, env.actions)
+    closed, most = max(int(record.batches.max()) for record in records), batching.max_batches(horizon, env.actions)
     if closed > most:
-        raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its most() says at most {most}; mend most().")
+        raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its max_batches() returns {most}; mend it.")
 
 
 def _is_whole(value: Any) -> bool:

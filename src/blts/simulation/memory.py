@@ -71,7 +71,7 @@ def check(env: Env, agent: Agent, batching: Batching, sizes: Sizes, replications
     """
     if jax.default_backend() != "cpu":
         return
-    kept = sizes.points + sizes.keep_actions * sizes.rounds + batching.most(sizes.rounds, env.actions)
+    kept = sizes.points + sizes.keep_actions * sizes.rounds + batching.max_batches(sizes.rounds, env.actions)
     wanted, free = needed(env, agent, batching, sizes) + 4 * replications * kept, available()
     if free is not None and wanted > free:
         fits = max(1, int(sizes.replications * 0.5 * free / wanted))

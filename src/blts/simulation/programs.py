@@ -122,7 +122,7 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
     program = leap.run if engine == "leap" else stepping()
     times = np.concatenate([run.times, np.full(sizes.points - exact.points, LONGEST, np.int32)])
     inputs = (run.key, run.env, run.agent, run.batching, times)
-    batches = run.batching.most(run.horizon, run.env.actions) + 1
+    batches = run.batching.max_batches(run.horizon, run.env.actions) + 1
 
     def part(i: int) -> loop.Record:
         record = program(
