@@ -43,7 +43,7 @@ def rate(agent: str, replications: int) -> dict:
         began = time.perf_counter()
         run = simulation.programs.stepping()
         parts = (case.env, case.agent, case.batching)
-        jax.block_until_ready(run(as_key(seed), *parts, times, np.int32(0), np.int32(HORIZON), **settings))
+        jax.block_until_ready(run(as_key(seed), *parts, times, np.int32(0), np.int32(HORIZON), np.int32(replications), **settings))
         on_device.append(time.perf_counter() - began)
     wall, device = statistics.median(passed[1:]), statistics.median(on_device[1:])
     return {

@@ -326,7 +326,7 @@ from blts._random import as_key
 parts = condition("gaussian", "exact-ts", "dynamic", horizon=40)
 arguments = as_key(3), parts.env, parts.agent, parts.batching, simulation.recorded_times(None, 40), np.int32(5)
 settings = {"capacity": 40, "replications": 9, "keep_actions": True}
-run = lambda f: jax.jit(f, static_argnames=[*settings])(*arguments, np.int32(40), **settings)
+run = lambda f: jax.jit(f, static_argnames=[*settings])(*arguments, np.int32(40), np.int32(9), **settings)
 assert jax.local_device_count() == 2
 same = jax.tree.map(lambda a, b: np.array_equal(a, b, equal_nan=True), run(simulation.programs.on_all_devices), run(loop.run))
 assert jax.tree.all(same), same

@@ -132,6 +132,7 @@ def run(
     times: Int[Array, " points"],
     first: Array,
     horizon: int | Int[Array, ""],
+    used: int | Int[Array, ""] | None = None,
     *,
     replications: int,
     keep_actions: bool,
@@ -140,13 +141,15 @@ def run(
     """All rounds of `replications` runs, numbered from `first`.
 
     The arrays have room for `capacity` rounds (None: for `horizon`, which is then a plain number). Recorded `times` after the
-    horizon are not reached; they fill up an array that has room for more.
+    horizon are not reached; they fill up an array that has room for more. Of the replications the first `used` ones are wanted
+    (None: all); the others need not be played.
     """
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     rounds = int(horizon) if capacity is None else capacity
     lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=rounds, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
-    lane, written = go(keys, env, agent, batching, times, horizon, lanes, written)
+    wanted = jnp.arange(replications) < (replications if used is None else used)
+    lane, written = go(keys, env, agent, batching, times, horizon, wanted, lanes, written)
     return Record(
         regret=written.regret,
         ends=jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0),
@@ -223,8 +226,9 @@ def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> l
     return _lanes.of_lanes(drawn, lambda x: x.reshape(*x.shape[:-1], pairs, first.shape[0]))
 
 
-def _together(keys, env, agent, batching, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _together(keys, env, agent, batching, times, horizon, wanted, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All lanes in the same round, learning whenever their batch is closed."""
+    del wanted  # a lane more costs next to nothing here
     R = keys.shape[0]
 
     def one(words, pair, half, lane: Lane) -> tuple[Lane, Bool[Array, ""], Array]:
@@ -302,7 +306,7 @@ class Turns(NamedTuple):
     written: Written
 
 
-def _in_turns(keys, env, agent, batching, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _in_turns(keys, env, agent, batching, times, horizon, wanted, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
     R, points = keys.shape[0], times.shape[0]
     block = PLANNING_BLOCK if agent.observes_first else BLOCK
@@ -368,6 +372,6 @@ def _in_turns(keys, env, agent, batching, times, horizon, lanes: Lane, written: 
         turns = rounds(turns)
         return lax.cond(~someone_plays(turns) & jnp.any(turns.due), some_learn, lambda same: same, turns)
 
-    turns = Turns(zero, jnp.full(R, agent.observes_first), zero, lanes, written)
+    turns = Turns(jnp.where(wanted, zero, horizon), wanted & agent.observes_first, zero, lanes, written)
     turns = lax.while_loop(lambda turns: jnp.any(turns.t < horizon), turn, turns)
     return turns.lanes, turns.written

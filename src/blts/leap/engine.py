@@ -67,6 +67,7 @@ def run(
     times: Int[Array, " points"],
     first: Array,
     horizon: int | Int[Array, ""],
+    used: int | Int[Array, ""] | None = None,
     *,
     replications: int,
     keep_actions: bool,
@@ -82,6 +83,7 @@ def run(
         times: the rounds at which regret is recorded; those after the horizon are not reached.
         first: the number of the first replication.
         horizon: the number of rounds.
+        used: of the replications the first so many are wanted (None: all); the others are not played.
         replications: how many runs.
         keep_actions: unused, because single actions are not simulated.
         capacity: for how many rounds the arrays have room (None: `horizon`, which is then a plain number).
@@ -95,6 +97,8 @@ def run(
     worlds, _ = jax.vmap(env.reset)(key_env)
     gaps = jnp.max(worlds.means, 1, keepdims=True) - worlds.means
     lanes = start(keys, key_agent, env, agent, batching, times.shape[0], int(horizon) if capacity is None else capacity)
+    wanted = jnp.arange(replications) < (replications if used is None else used)
+    lanes = lanes._replace(t=jnp.where(wanted, 0, horizon).astype(lanes.t.dtype), due=wanted)
 
     def turn(lanes: Lanes) -> Lanes:
         # From 1: number 0 is for `reset` and `init`.

@@ -85,8 +85,9 @@ def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> loop.
     run: Any = partial(loop.run, replications=size, **settings)
 
     def part(*inputs: Any) -> loop.Record:
-        *rest, first, horizon = inputs
-        return run(*rest, first + size * jax.lax.axis_index("device"), horizon)
+        *rest, first, horizon, used = inputs
+        done = size * jax.lax.axis_index("device")
+        return run(*rest, first + done, horizon, used - done)
 
     shapes = jax.eval_shape(run, *arguments)
     last = jax.tree.map(lambda x: P(*[None] * (x.ndim - 1), "device"), shapes)
@@ -129,6 +130,7 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
             *inputs,
             np.int32(first + i * size),
             np.int32(run.horizon),
+            np.int32(min(size, replications - i * size)),
             capacity=sizes.rounds,
             replications=sizes.replications,
             keep_actions=keep_actions,
