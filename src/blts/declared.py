@@ -9,7 +9,7 @@ is made true by some methods of a class, and false as soon as a subclass changes
         @rests_on("log_prior", "log_likelihood")
         def draw(self, key, summary): ...
 
-For a subclass that overrides `log_likelihood` and not `draw`, `draw` is gone: `hasattr` is False and a call raises `Lost` with
+For a subclass that overrides `log_likelihood` and not `draw`, `draw` is gone: `provides` is False and a call raises `Lost` with
 the reason. A subclass that overrides both has a `draw` of its own, from which `super().draw` can still be called; it rests on the
 same methods, so a further subclass that overrides `log_likelihood` loses it again.
 
@@ -23,7 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from types import FunctionType
+from typing import Any, TypeVar
 
 from .errors import Lost
 
@@ -92,13 +93,19 @@ def is_base(cls: type) -> bool:
     return "_is_base" in vars(cls)
 
 
+def _base_with_default(cls: type, name: str) -> type | None:
+    """The base class of parts that has a default for a name."""
+    bases = (c for c in cls.__mro__ if is_base(c) and name in vars(c))
+    return next((c for c in bases if not isinstance(vars(c)[name], _Asked | _Declared)), None)
+
+
 def _default(instance: Any, name: str, why: str) -> Any:
     """What a base class of parts says where a name is lost; without it, the loss is raised."""
-    for c in type(instance).__mro__:
-        if is_base(c) and name in vars(c) and not isinstance(vars(c)[name], _Asked | _Declared):
-            value = vars(c)[name]
-            return value.__get__(instance, type(instance)) if hasattr(value, "__get__") else value
-    raise Lost(why)
+    base = _base_with_default(type(instance), name)
+    if base is None:
+        raise Lost(why)
+    value = vars(base)[name]
+    return value.__get__(instance, type(instance)) if isinstance(value, FunctionType | property) else value
 
 
 def _definers(cls: type, name: str) -> list[type]:
@@ -152,7 +159,7 @@ def rests_on(*names: str) -> Callable[[F], F]:
     >>> class Large(Square):
     ...     def side(self):
     ...         return 3
-    >>> hasattr(Square(), "area"), hasattr(Large(), "area")
+    >>> provides(Square(), "area"), provides(Large(), "area")
     (True, False)
     >>> why_lost(Large(), "area")
     'Large overrides side, on which Square.area rests; override area too.'
@@ -204,25 +211,40 @@ def why_lost(value: Any, name: str) -> str | None:
 
 
 def methods_of(cls: type) -> list[str]:
-    """The names that a base class requires, or all public ones of a protocol, those that it extends included."""
-    parts = [c for c in cls.__mro__ if c not in (object, Protocol) and c.__module__ != "typing"]
-    if any(map(is_base, parts)):
-        asked = {name: item for c in reversed(parts) if is_base(c) for name, item in vars(c).items() if isinstance(item, _Asked)}
-        return [name for name, item in asked.items() if item.must]
-    names = {name: None for c in reversed(parts) for name in (*vars(c).get("__annotations__", ()), *vars(c))}
-    return [name for name in names if not name.startswith("_")]
+    """The names that a base class of parts requires."""
+    bases = [c for c in reversed(cls.__mro__) if is_base(c)]
+    asked = {name: item for c in bases for name, item in vars(c).items() if isinstance(item, _Asked)}
+    return [name for name, item in asked.items() if item.must]
 
 
 def missing(value: Any, cls: type) -> list[str]:
-    """What `value` lacks of a base class or protocol: methods it never had, and those it has lost.
+    """What `value` lacks of what a base class requires: methods it never had, and those it has lost.
 
     Unlike `isinstance`, this sees what was lost.
     """
-    return [name for name in methods_of(cls) if not hasattr(value, name)]
+    return [name for name in methods_of(cls) if not _has(type(value), name)]
 
 
-def provides(value: Any, what: type | str) -> bool:
-    """Whether an object (and not a class) has everything that a base class or protocol asks for, or an optional method by name.
+@cache
+def _has(cls: type, name: str) -> bool:
+    """Whether objects of a class have a name: as a field, or because the class defines it and has not lost it, or has a default."""
+    item = next((vars(c)[name] for c in cls.__mro__ if name in vars(c)), None)
+    if isinstance(item, _Gone) or (isinstance(item, _Method) and reason(cls, name) is not None):
+        return _base_with_default(cls, name) is not None
+    if item is None or isinstance(item, _Asked):
+        return any(name in vars(c).get("__dataclass_fields__", ()) for c in cls.__mro__)
+    return True
+
+
+def provides(value: Any, *what: type | str) -> bool:
+    """Whether a part defines optional methods, given by name, and has not lost them; or all that a base class requires.
+
+    Args:
+        value: an object; a class provides nothing.
+        what: names, or base classes.
+
+    Returns:
+        Whether it has all of them.
 
     >>> from blts import UCB1, Uniform
     >>> provides(UCB1(3), "propensities"), provides(Uniform(3), "propensities")
@@ -230,4 +252,6 @@ def provides(value: Any, what: type | str) -> bool:
     """
     if isinstance(value, type):
         return False
-    return hasattr(value, what) if isinstance(what, str) else not missing(value, what)
+    return all(
+        _has(type(value), one) if isinstance(one, str) else isinstance(value, one) and not missing(value, one) for one in what
+    )
