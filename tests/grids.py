@@ -12,9 +12,9 @@ import numpy as np
 from blts import Bandit, Belief, random
 from blts._module import module, static
 from blts._typing import Info, Row
-from blts.agents.beliefs import arms_of, counts_of, prior_draws
-from blts.history import Log
+from blts.history import Log, counts_of
 from blts.models import StudentT, from_functions, from_numpyro
+from blts.models.drawing import arms_of, prior_draws
 
 EULER = 0.5772156649
 

@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from blts import agents, condition, from_json, loop, random, registry, simulate, simulation, to_json
-from blts.declared import provides
 from blts.envs import MDP, DrawnMDP, ParametricMDP
 from blts.errors import ConfigError
 from blts.models import Tabular
-from blts.models.base import Conjugate, arm
+from blts.models.arms import arm
 from blts.problems import Problem
 
 HORIZON, REPLICATIONS = 30, 2
@@ -401,6 +400,6 @@ def test_models_print():
 def test_conjugate_models_are_those_with_exact_draws():
     """`learner` above finds exact draws where the model is conjugate, and nowhere else."""
     for env in BANDITS:
-        assert (learner(env) == "exact-ts") == provides(problem(env).model(), Conjugate)
+        assert (learner(env) == "exact-ts") == problem(env).model().has_posterior
     for env in MDPS:
         assert (learner(env) == "ds-psrl") == isinstance(problem(env).model(), Tabular)

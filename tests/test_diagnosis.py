@@ -14,11 +14,13 @@ import pytest
 
 from blts import Bandit, DoublingCounts, Exact, Gaussian, Perturb, Pool, StudentT, Thompson, diagnosis, mala, random, sgld, simulate
 from blts._typing import Info
-from blts.agents.beliefs import default_belief, restarted, split_rhat, stuck_chains
+from blts.agents.beliefs import default_belief
+from blts.agents.beliefs.diagnostics import split_rhat
+from blts.agents.beliefs.pool import restarted, stuck_chains
 from blts.live import Spec
 from blts.live.learning import chains_in_words, failings
 from blts.models import from_functions
-from blts.models.base import arm, stack
+from blts.models.arms import arm, stack
 from blts.report.tables import unfinished
 from blts.samplers import MALA, Chain, Langevin
 from blts.samplers import potential as potentials

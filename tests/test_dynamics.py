@@ -15,7 +15,6 @@ from scipy import stats
 from blts import _random, planning, random
 from blts._module import from_json, to_json
 from blts._typing import Row
-from blts.declared import provides
 from blts.dynamics import (
     Admission,
     Dynamics,
@@ -34,11 +33,10 @@ from blts.dynamics import (
     rollout,
     summary_of,
 )
-from blts.dynamics.inventory import log_tail
+from blts.dynamics.poisson_demand import log_tail
 from blts.dynamics.recommender import log_follow
 from blts.errors import ConfigError
 from blts.history import Log
-from blts.models.base import Sufficient
 from blts.samplers import Chain, Langevin, mala, sgld, ula
 from laws import LEVEL, counts_p, ks_p
 
@@ -572,7 +570,7 @@ def test_quadrature_agrees_with_exact_posteriors():
 @by_name
 def test_contract(dynamics):
     assert isinstance(dynamics, Dynamics)
-    assert provides(dynamics, Sufficient)
+    assert dynamics.has_summary
     assert dynamics.true.shape == (dynamics.dim,) == dynamics.init(random.key(0)).shape
     assert dynamics.information(dynamics.true).shape == (dynamics.dim,) == dynamics.prior_precision().shape
     assert str(dynamics).endswith(".")
@@ -580,8 +578,8 @@ def test_contract(dynamics):
         assert type(copy) is type(dynamics)
         assert float(copy.gain(copy.true)) == float(dynamics.gain(dynamics.true))
     arm = Transitions(dynamics)
-    assert provides(pickle.loads(pickle.dumps(arm)), Sufficient)
-    assert provides(from_json(to_json(arm)), Sufficient)
+    assert pickle.loads(pickle.dumps(arm)).has_summary
+    assert from_json(to_json(arm)).has_summary
     obs = dynamics.start()
     action = dynamics.act(dynamics.plan(dynamics.true), obs)
     next_obs, reward = dynamics.sample(random.key(0), dynamics.true, obs, action)
@@ -601,7 +599,7 @@ def test_from_probabilities():
     rewards = np.arange(4.0)[:, None] - np.array([0.0, 0.3])
     world = from_probabilities(ladder, rewards, [0.0, 0.0], 2.0, theta=[-0.5, 1.2])
     assert isinstance(world, Dynamics)
-    assert not provides(Transitions(world), Sufficient)
+    assert not Transitions(world).has_summary
     _, gain, same = solved(world, world.true)
     assert float(gain) == pytest.approx(best_of_all(jax.jit(world.transitions)(world.true), rewards), abs=1e-4)
     assert float(same) == pytest.approx(float(gain), abs=1e-4)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blts._typing import Row
-from blts.history import Log, block_of, count, order, where
+from blts.arrays import count, order, where
+from blts.history import Log, block_of
 
 ACTIONS, CAPACITY, LENGTH = 4, 12, 16
 

@@ -25,16 +25,15 @@ LAYERS = (
     ("loop",),
     ("agents", "envs"),
     ("batching", "samplers"),
-    ("theory", "grid"),
+    ("theory", "history", "grid"),
     ("dynamics",),
     ("models", "decision"),
-    ("history",),
     ("planning",),
     ("registry", "random", "compilation", "statistics"),
     ("plugins",),
     ("_draws",),
     ("_random",),
-    ("lanes", "_module"),
+    ("lanes", "_module", "arrays"),
     ("declared",),
     ("_typing", "errors"),
     ("diagnosis",),
@@ -118,7 +117,7 @@ def test_imports_point_down(path):
         ("models/new.py", "from ..agents import Thompson"),
         ("samplers/new.py", "def f():\n    from .. import loop"),
         ("agents/new.py", "from ..envs.base import Step"),
-        ("history.py", "import blts.simulation"),
+        ("arrays.py", "import blts.simulation"),
         ("loop.py", "from . import nowhere"),
     ],
 )
@@ -155,8 +154,8 @@ def test_extras_are_not_imported_before_they_are_used():
 
 
 def test_extras_are_imported_inside_functions():
-    """NumPyro only by models/custom.py and BlackJAX only by samplers/blackjax.py, never at module level."""
-    homes = {"numpyro": "models/custom.py", "blackjax": "samplers/blackjax.py"}
+    """NumPyro only by models/numpyro.py and BlackJAX only by samplers/blackjax.py, never at module level."""
+    homes = {"numpyro": "models/numpyro.py", "blackjax": "samplers/blackjax.py"}
     for path in files():
         tree = ast.parse(path.read_text())
         where = str(path.relative_to(SOURCE))

@@ -41,7 +41,8 @@ from blts.models import (
     Poisson,
     ZeroInflatedLogNormal,
 )
-from blts.models.custom import from_functions, from_numpyro
+from blts.models.functions import from_functions
+from blts.models.numpyro import from_numpyro
 from blts.samplers import mala, sgld, ula
 
 LABELS = ("A", "B", "C")

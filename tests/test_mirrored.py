@@ -11,7 +11,7 @@ from scipy import stats
 from blts import random
 from blts._module import module
 from blts.errors import ConfigError
-from blts.samplers import MALA, Chain, Langevin, Potential, State, StepInfo
+from blts.samplers import MALA, Chain, Langevin, Potential, Sampler, State, StepInfo
 from blts.samplers.mirror import Entropic, EntropicOrthant, Identity, LogBarrier
 from blts.samplers.mirrored import Mirrored
 from laws import LEVEL, ks_p
@@ -174,7 +174,7 @@ class NoJacobianBarrier(LogBarrier):
 
 
 @module
-class HalfNoise:
+class HalfNoise(Sampler):
     """Langevin with noise √h."""
 
     def init(self, theta):
@@ -204,7 +204,7 @@ def test_mirrored_passes_on_what_the_inner_kernel_needs():
 
 
 def test_what_is_not_a_kernel_or_a_map_is_refused():
-    with pytest.raises(ConfigError, match="mirror must be an object"):
+    with pytest.raises(ConfigError, match="mirror is the class Entropic; give an object"):
         Mirrored(MALA(0.5), Entropic)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="inner must be an object"):
         Mirrored(0.5, Entropic())  # type: ignore[arg-type]

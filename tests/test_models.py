@@ -23,7 +23,6 @@ from blts.envs import Bandit
 from blts.errors import ConfigError
 from blts.models import (
     Bernoulli,
-    Conjugate,
     Exponential,
     Gamma,
     Gaussian,
@@ -35,14 +34,13 @@ from blts.models import (
     Moments,
     Poisson,
     StudentT,
-    Sufficient,
     ZeroInflatedLogNormal,
     from_functions,
     from_numpyro,
     marginal,
     stack,
 )
-from blts.models.base import arm_count
+from blts.models.arms import arm_count
 from blts.samplers import sgld
 
 dist = pytest.importorskip("numpyro.distributions")
@@ -96,7 +94,7 @@ NAMED = {
     "Linear along 2 d=1": Linear([0.5], 1.5, 0.7, [2.0]),
     "Linear along α d=2": Linear([0.5, -1.0], 1.5, 0.7, [1.0, 0.6]),
 }
-CONJUGATE = [name for name, model in NAMED.items() if provides(model, Conjugate)]
+CONJUGATE = [name for name, model in NAMED.items() if model.has_posterior]
 
 
 @cache
@@ -772,7 +770,7 @@ def test_conjugate_models_play(name):
 def test_models_are_what_the_protocols_say(name):
     model = get(name)
     assert provides(model, Model)
-    assert provides(model, Sufficient) == (name in CONJUGATE)
+    assert model.has_summary == (name in CONJUGATE)
 
 
 @every

@@ -16,7 +16,6 @@ from blts.batching import StaticDoubling
 from blts.declared import provides
 from blts.dynamics import (
     Admission,
-    Certifying,
     Dynamics,
     Finite,
     Inventory,
@@ -33,7 +32,6 @@ from blts.dynamics.custom import Parametric
 from blts.envs import MDP, DrawnMDP, ParametricMDP, riverswim
 from blts.errors import ConfigError
 from blts.models import Gaussian, Tabular
-from blts.models.base import Sufficient
 from blts.problems import Problem, optimum
 from blts.samplers import ExactRows, mala
 from blts.simulation import simulate
@@ -79,7 +77,7 @@ def test_a_world_that_moves_in_another_way_has_no_optimum(name):
     base, arguments = WORLDS[name]
     plain, odd = base(*arguments), overriding(base, "sample", taxed)(*arguments)
     assert provides(plain, Dynamics)
-    assert provides(plain, Certifying)
+    assert provides(plain, "certify")
     for method in (*PLANNED, "log_likelihood", "draw", "log_likelihood_of", "table", "solve"):
         assert not hasattr(odd, method)
     with pytest.raises(ConfigError) as error:
@@ -100,8 +98,8 @@ def test_a_world_that_moves_in_another_way_has_no_optimum(name):
 def test_another_likelihood_has_no_summary_and_no_simulator(name):
     base, arguments = WORLDS[name]
     odd = overriding(base, "log_likelihood", lambda self, theta, row: jnp.zeros(()))(*arguments)
-    assert not provides(Transitions(odd), Sufficient)
-    assert provides(Transitions(base(*arguments)), Sufficient) == (base is not Parametric)
+    assert not Transitions(odd).has_summary
+    assert Transitions(base(*arguments)).has_summary == (base is not Parametric)
     for method in (*PLANNED, "sample", "information", "draw"):
         assert not hasattr(odd, method)
 
@@ -122,7 +120,7 @@ def test_another_plan_is_not_certified(name):
     zero = lambda self, theta: jax.tree.map(jnp.zeros_like, super(type(self), self).plan(theta))  # noqa: E731
     odd = overriding(base, "plan", zero)(*arguments)
     assert provides(odd, Dynamics)
-    assert not provides(odd, Certifying)
+    assert not provides(odd, "certify")
     plans, residual = plans_of(odd, odd.true[None])
     assert all(not np.asarray(x).any() for x in jax.tree.leaves(plans))
     assert np.isnan(residual)
@@ -160,7 +158,7 @@ def test_an_override_that_says_the_rest_is_played():
     a, b = run(shop), run(plain)
     np.testing.assert_allclose(a.mean_reward, b.mean_reward - 1.0, rtol=1e-5)
     np.testing.assert_allclose(a.regret, b.regret, atol=1e-3)
-    assert not provides(Transitions(shop), Sufficient)  # its likelihood may be another, so rows are kept
+    assert not Transitions(shop).has_summary  # its likelihood may be another, so rows are kept
     found = optimum(lambda: Problem(ParametricMDP(shop), {"own": shop}, 10))
     assert found["gain"] == pytest.approx(-3.977173, abs=1e-6)
     assert found["residual"] is None  # nobody certifies it

@@ -22,14 +22,13 @@ from blts._module import module
 from blts._typing import Played, Row
 from blts.agents import UCB1, BayesUCB, EpsilonGreedy, Exact, Perturb, Pool, SuccessiveElimination, Thompson, Uniform
 from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, OneOf, Sequential, StaticDoubling
-from blts.declared import fact, missing, provides, rests_on, why_lost
+from blts.declared import fact, missing, rests_on, why_lost
 from blts.envs import Bandit, Bootstrap
 from blts.errors import ConfigError, Lost
 from blts.leap import engine
 from blts.live import learning, policy
 from blts.models import (
     Bernoulli,
-    Conjugate,
     Gamma,
     Gaussian,
     GaussianUnknownVariance,
@@ -198,7 +197,7 @@ def cases():
     """(what is spied upon, how to build the rest around it)."""
     for name, model in MODELS.items():
         for belief_name, belief in BELIEFS.items():
-            fits = provides(model, Conjugate) if belief_name == "Exact" else name in ("Gaussian", "Laplace")
+            fits = model.has_posterior if belief_name == "Exact" else name in ("Gaussian", "Laplace")
             if fits:
                 yield f"{name} with {belief_name}", "model", model, functools.partial(Parts.with_belief, belief)
     for name, belief in BELIEFS.items():
@@ -531,10 +530,10 @@ def test_what_was_written_for_one_method_is_lost_with_the_next():
 
     body = {"log_likelihood": lambda self, theta, row: -0.5 * (2 * row.reward - theta[0]) ** 2}
     body |= {"mean_reward": lambda self, theta, obs, action: theta[0] / 2, "information": lambda self, theta: jnp.ones(1)}
-    assert provides(Logged(), Conjugate)
-    assert provides(type("Mixed", (Mixin, Gaussian), {})(), Conjugate)
+    assert Logged().has_posterior
+    assert type("Mixed", (Mixin, Gaussian), {})().has_posterior
     for half in (type("Half", (Logged,), body), type("Half", (Mixin, Gaussian), body)):
-        assert not provides(half(), Conjugate)
+        assert not half().has_posterior
         with pytest.raises(ConfigError, match="overrides log_likelihood"):
             Thompson(half(prior_mean=[0.0, 1.0]), Exact())
         assert not isinstance(Thompson(half(prior_mean=[0.0, 1.0])).belief, Exact)

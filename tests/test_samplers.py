@@ -16,11 +16,13 @@ from blts import _random, random, theory
 from blts._module import array, module
 from blts._typing import Row
 from blts.agents import Perturb, Pool, Thompson
-from blts.agents.beliefs import split_rhat
+from blts.agents.beliefs.diagnostics import split_rhat
 from blts.errors import ConfigError
 from blts.history import Log
 from blts.models import Gaussian, GaussianUnknownVariance
-from blts.models.base import Model, Moments, stack
+from blts.models.arms import stack
+from blts.models.base import Model
+from blts.models.moments import Moments
 from blts.samplers import MALA, BlackJAX, Chain, Langevin, Potential, State, StepInfo, hmc, mala, nuts, potential, sgld, ula
 from blts.samplers.chain import SCORING_ROWS
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p

@@ -15,7 +15,7 @@ from blts.envs import Bandit, Bootstrap, rand_hie, riverswim
 from blts.envs.base import Env, Step
 from blts.errors import ConfigError
 from blts.models import Bernoulli, Exponential, Gaussian, LogNormal, Poisson, Tabular, from_functions, from_numpyro
-from blts.models.base import SUPPORTS, WITHIN, narrowest_support
+from blts.models.support import SUPPORTS, WITHIN, narrowest_support
 from blts.samplers import LogGammaRows, sgld
 from blts.specification import check_rewards
 

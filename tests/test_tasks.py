@@ -15,7 +15,7 @@ from blts import random, registry, theory
 from blts.errors import ConfigError, UnknownName
 from blts.history import Log
 from blts.models import Gaussian
-from blts.models.base import stack
+from blts.models.arms import stack
 from blts.samplers import Langevin
 from blts.samplers.rows import LogGammaRows
 from blts.studies import Study

@@ -12,7 +12,7 @@ from blts import random, theory
 from blts.agents import Perturb, Thompson
 from blts.errors import ConfigError
 from blts.models import Gaussian, GaussianUnknownVariance, Laplace, Theory
-from blts.models.base import stack
+from blts.models.arms import stack
 from blts.samplers import sgld
 
 PAPER = Theory(True, "", 4.0, 4.0, 4.0)  # Gaussian rewards with sd 0.5

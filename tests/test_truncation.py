@@ -17,7 +17,7 @@ from blts.agents.psrl import plans_of
 from blts.batching import StaticDoubling
 from blts.catalogue import condition
 from blts.dynamics import Admission, Inventory, LinearQuadratic, LostSales, rollout
-from blts.dynamics.inventory import log_tail
+from blts.dynamics.poisson_demand import log_tail
 from blts.envs import ParametricMDP
 from blts.errors import ConfigError
 from blts.problems import optimum

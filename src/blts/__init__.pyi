@@ -77,8 +77,10 @@ from .samplers import Chain as Chain
 from .samplers import ExactRows as ExactRows
 from .samplers import Langevin as Langevin
 from .samplers import LogGammaRows as LogGammaRows
+from .samplers import Mirror as Mirror
 from .samplers import Mirrored as Mirrored
 from .samplers import MirroredRows as MirroredRows
+from .samplers import RowSampler as RowSampler
 from .samplers import Sampler as Sampler
 from .samplers import mala as mala
 from .samplers import sgld as sgld

@@ -13,6 +13,7 @@ from .diagnosis import ACCEPTANCE_LIMIT, RHAT_LIMIT, STUCK_LIMIT
 PRNGKey: TypeAlias = Key[Array, ""]
 Scalar: TypeAlias = Float[Array, ""]
 Theta: TypeAlias = Float[Array, " dim"]
+Thetas: TypeAlias = Float[Array, "arms dim"]
 Tree: TypeAlias = Any
 """Any pytree; where its structure matters, the docstring says what it holds."""
 Numbers: TypeAlias = Any
@@ -114,5 +115,6 @@ __all__ = [
     "Scalar",
     "Schedule",
     "Theta",
+    "Thetas",
     "Tree",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from ._typing import Array, Bool, Int, Played, Tree
-from .history import count, where
+from .arrays import count, where
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ Each is valid only for the original methods of a class. So the class declares wh
         @rests_on("log_prior", "log_likelihood")
         def draw(self, key, summary): ...
 
-A subclass that overrides `log_likelihood` and not `draw` loses `draw`: `hasattr` is False, and a call raises `Lost` with the
+A subclass that overrides `log_likelihood` and not `draw` loses `draw`: `provides` is False, and a call raises `Lost` with the
 reason. A subclass that overrides both keeps its own `draw`, and may call `super().draw`. That `draw` rests on the same methods, so
 a further subclass that overrides `log_likelihood` loses it again.
 
@@ -22,7 +22,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol, TypeVar
+from types import FunctionType
+from typing import Any, TypeVar
 
 from .errors import Lost
 
@@ -98,13 +99,19 @@ def is_base(cls: type) -> bool:
     return "_is_base" in vars(cls)
 
 
+def _base_with_default(cls: type, name: str) -> type | None:
+    """The base class of parts that has a default for a name."""
+    bases = (c for c in cls.__mro__ if is_base(c) and name in vars(c))
+    return next((c for c in bases if not isinstance(vars(c)[name], _Asked | _Declared)), None)
+
+
 def _default(instance: Any, name: str, why: str) -> Any:
-    """The default of the base class for a lost name; raises `Lost` if there is none."""
-    for c in type(instance).__mro__:
-        if is_base(c) and name in vars(c) and not isinstance(vars(c)[name], _Asked | _Declared):
-            value = vars(c)[name]
-            return value.__get__(instance, type(instance)) if hasattr(value, "__get__") else value
-    raise Lost(why)
+    """What a base class of parts says where a name is lost; without it, the loss is raised."""
+    base = _base_with_default(type(instance), name)
+    if base is None:
+        raise Lost(why)
+    value = vars(base)[name]
+    return value.__get__(instance, type(instance)) if isinstance(value, FunctionType | property) else value
 
 
 def _definers(cls: type, name: str) -> list[type]:
@@ -173,7 +180,7 @@ def rests_on(*names: str) -> Callable[[F], F]:
     >>> class Large(Square):
     ...     def side(self):
     ...         return 3
-    >>> hasattr(Square(), "area"), hasattr(Large(), "area")
+    >>> provides(Square(), "area"), provides(Large(), "area")
     (True, False)
     >>> why_lost(Large(), "area")
     'Large overrides side, on which Square.area rests; override area too.'
@@ -267,24 +274,14 @@ def why_lost(value: Any, name: str) -> str | None:
 
 
 def methods_of(cls: type) -> list[str]:
-    """The names that an object must have to satisfy a base class or protocol.
-
-    Args:
-        cls: the base class or protocol.
-
-    Returns:
-        The required names of a base class; all public names of a protocol, with those that it extends.
-    """
-    parts = [c for c in cls.__mro__ if c not in (object, Protocol) and c.__module__ != "typing"]
-    if any(map(is_base, parts)):
-        asked = {name: item for c in reversed(parts) if is_base(c) for name, item in vars(c).items() if isinstance(item, _Asked)}
-        return [name for name, item in asked.items() if item.must]
-    names = {name: None for c in reversed(parts) for name in (*vars(c).get("__annotations__", ()), *vars(c))}
-    return [name for name in names if not name.startswith("_")]
+    """The names that a base class of parts requires."""
+    bases = [c for c in reversed(cls.__mro__) if is_base(c)]
+    asked = {name: item for c in bases for name, item in vars(c).items() if isinstance(item, _Asked)}
+    return [name for name, item in asked.items() if item.must]
 
 
 def missing(value: Any, cls: type) -> list[str]:
-    """The required methods that an object does not have, or has lost (which `isinstance` does not notice).
+    """What `value` lacks of what a base class requires: methods it never had, and those it has lost.
 
     Args:
         value: the object.
@@ -293,18 +290,29 @@ def missing(value: Any, cls: type) -> list[str]:
     Returns:
         Their names.
     """
-    return [name for name in methods_of(cls) if not hasattr(value, name)]
+    return [name for name in methods_of(cls) if not _has(type(value), name)]
 
 
-def provides(value: Any, what: type | str) -> bool:
-    """Whether an object has all methods of a base class or protocol, or one optional method. Lost methods do not count.
+@cache
+def _has(cls: type, name: str) -> bool:
+    """Whether objects of a class have a name: as a field, or because the class defines it and has not lost it, or has a default."""
+    item = next((vars(c)[name] for c in cls.__mro__ if name in vars(c)), None)
+    if isinstance(item, _Gone) or (isinstance(item, _Method) and reason(cls, name) is not None):
+        return _base_with_default(cls, name) is not None
+    if item is None or isinstance(item, _Asked):
+        return any(name in vars(c).get("__dataclass_fields__", ()) for c in cls.__mro__)
+    return True
+
+
+def provides(value: Any, *what: type | str) -> bool:
+    """Whether a part defines optional methods, given by name, and has not lost them; or all that a base class requires.
 
     Args:
-        value: the object; a class provides nothing.
-        what: a base class, a protocol, or the name of a method.
+        value: an object; a class provides nothing.
+        what: names, or base classes.
 
     Returns:
-        Whether it does.
+        Whether it has all of them.
 
     >>> from blts import UCB1, Uniform
     >>> provides(UCB1(3), "propensities"), provides(Uniform(3), "propensities")
@@ -312,4 +320,6 @@ def provides(value: Any, what: type | str) -> bool:
     """
     if isinstance(value, type):
         return False
-    return hasattr(value, what) if isinstance(what, str) else not missing(value, what)
+    return all(
+        _has(type(value), one) if isinstance(one, str) else isinstance(value, one) and not missing(value, one) for one in what
+    )

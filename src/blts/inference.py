@@ -11,13 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random, diagnosis, registry
-from ._module import short
+from ._module import require_part, short
 from ._typing import Info, Row
-from .agents.beliefs import Pool, default_belief
-from .errors import ConfigError, require_object, whole
+from .agents.beliefs import Belief, Pool, default_belief
+from .errors import ConfigError, whole
 from .grid import grid
-from .models.base import SUPPORTS, arm_count, require_model, stack, support_of_likelihood
-from .samplers import Chain
+from .models.arms import arm_count, stack
+from .models.base import require_model
+from .models.support import SUPPORTS, support_of_likelihood
+from .samplers import Chain, Sampler
 
 SURE = 2.225
 """√(-½ log(p/2)) for p = 10⁻⁴: the Kolmogorov distance of N independent draws exceeds SURE/√N with probability at most p."""
@@ -160,7 +162,7 @@ def posterior(
     whole("posterior: draws", draws, 2)
     belief = _belief(sampler, stacked, draws)
     key_init, key_refresh, key_draw = _random.split(_random.as_key(seed), 3)
-    many = not isinstance(belief, Pool) and not getattr(belief, "incremental", lambda model: False)(stacked)
+    many = not isinstance(belief, Pool) and not belief.incremental(stacked)
     count = draws if many else 1  # refreshes: one chain gives one draw
     states, info = _learned(belief, stacked, rows, _random.split(key_init, count), _random.split(key_refresh, count))
     if isinstance(belief, Pool) and belief.draws_members:
@@ -245,7 +247,7 @@ def _rows(single: Any, rewards: Any, contexts: Any) -> Row:
 
 
 def _contexts(single: Any, contexts: Any, n: int) -> Any:
-    needed = bool(getattr(single, "contextual", False))
+    needed = single.contextual
     if needed != (contexts is not None):
         name = type(single).__name__
         raise ConfigError(
@@ -270,9 +272,9 @@ def _belief(sampler: Any, stacked: Any, draws: int) -> Any:
     belief: Any = registry.build("sampler", sampler) if isinstance(sampler, str) else sampler
     if belief is None:
         belief = default_belief(stacked, draws)
-    if isinstance(belief, Chain) or hasattr(belief, "step"):
-        belief = Pool(belief, draws)  # refuses a kernel that is not in a chain
-    require_object("posterior: sampler", belief, ("check_model", "refresh", "draw"), "mala(), Exact() or Perturb(sgld())")
+    if isinstance(belief, Chain | Sampler):
+        belief = Pool(belief, draws)  # type: ignore[arg-type]  # refuses a kernel that is not in a chain
+    require_part("posterior: sampler", belief, Belief, "mala(), Exact() or Perturb(sgld())")
     if isinstance(belief, Pool):
         belief = dataclasses.replace(belief, size=draws)
     return belief.check_model(stacked)

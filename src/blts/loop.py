@@ -27,8 +27,9 @@ from . import _random
 from . import lanes as _lanes  # `lanes` are the states of the replications below
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
+from .arrays import order, where
 from .decision import Clock, decide
-from .history import block_of, order, where
+from .history import block_of
 
 AHEAD = 8  # pairs of rounds drawn at once: enough for long vectors, few enough for the cache and for the bits of a word
 BLOCK = 192  # lanes that learn together on a CPU; elsewhere a quarter of them do

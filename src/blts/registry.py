@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 from . import plugins
+from .declared import missing
 from .errors import BltsError, ConfigError, UnknownName, did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,10 +70,12 @@ class Entry(NamedTuple):
             raise
         except Exception as error:  # whatever another package does
             raise ConfigError(f"{self} cannot be built ({type(error).__name__}: {str(error).rstrip('.')}).") from error
-        lacking = [name for name in MEMBERS.get(self.kind, ()) if not hasattr(built, name)]
-        if lacking:
+        base, name = _BUILDS.get(self.kind, object), type(built).__name__
+        if not isinstance(built, base):
+            raise ConfigError(f"{self} builds a {name}; it must build an object of blts.{base.__name__} or of a subclass.")
+        if lacking := missing(built, base):
             raise ConfigError(
-                f"{self} builds a {type(built).__name__}, which has no {', '.join(lacking)}; it must build {RESULTS[self.kind]}."
+                f"{self} builds a {name}, which does not define {', '.join(lacking)}: see help(blts.{base.__name__})."
             )
         return built
 
@@ -89,21 +92,18 @@ class Entry(NamedTuple):
 FROM_SETTING = ("model", "actions", "arms", "horizon", "states")
 """Fields that agents and batching schemes get from the `Setting`; they are not options. `arms` are the actions."""
 OWN = "blts"
-MEMBERS = {
-    "agent": ("init", "act", "empty", "remember", "observe", "actions"),
-    "batching": ("init", "step"),
-    "environment": ("env", "priors", "horizon"),
-    "model": ("init", "log_prior", "log_likelihood", "mean_reward"),
-    "sampler": ("resolved", "run"),
-}
-"""Attributes that a part of another package must have, by kind."""
-RESULTS = {
-    "agent": "an Agent",
-    "batching": "a Batching",
-    "environment": "a Problem",
-    "model": "a Model",
-    "sampler": "a Chain",
-}
+_BUILDS: dict[str, type] = {}
+"""What entries of a kind must build; see `builds`."""
+
+
+def builds(kind: str, base: type) -> None:
+    """Say what entries of a kind must build, which is checked for those of other packages.
+
+    Args:
+        kind: of the entries.
+        base: the class that what they build must inherit from.
+    """
+    _BUILDS[kind] = base
 
 
 @functools.cache

@@ -14,7 +14,9 @@ from ._typing import Array, Float, Row
 from .declared import provides, why_lost
 from .errors import ConfigError
 from .models import Model, Tabular
-from .models.base import SUPPORTS, WITHIN, arm, draws, support_of_likelihood
+from .models.arms import arm
+from .models.drawing import prior_draws
+from .models.support import SUPPORTS, WITHIN, support_of_likelihood
 
 SURE = 6.0  # standard errors: large, so that heavy-tailed rewards raise no false alarm
 RUNS, ROUNDS = 32, 8  # of random play, where the support of the rewards is not declared
@@ -122,6 +124,6 @@ def _tried(key: Array, env: Any, model: Any) -> tuple[Float[Array, " rows"], Arr
         return jax.lax.scan(step, env.reset(key_env), (actions, jnp.arange(ROUNDS)))[1]
 
     rows = jax.tree.map(lambda x: x.reshape(RUNS * ROUNDS, *x.shape[2:]), jax.vmap(run)(_random.split(key, RUNS)))
-    theta = draws(_random.fold_in(key, RUNS), model, "init")
+    theta = prior_draws(_random.fold_in(key, RUNS), model)
     density = jax.vmap(lambda row: arm(model, row.action).log_likelihood(theta[row.action], row))(rows)
     return rows.reward, jnp.isfinite(rows.reward) & jnp.isfinite(density)

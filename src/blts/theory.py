@@ -13,7 +13,8 @@ import numpy as np
 
 from ._typing import Array, Float, Int
 from .errors import ConfigError
-from .models.base import Model, Theory, arm_count
+from .models.arms import arm_count
+from .models.base import Model, Theory
 
 
 def constants_of(model: Model) -> Theory:

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import _random
+from .. import _random, models
 from .._module import array, at_least, module, positive, static
 from .._typing import Array, Bool, Float, Info, Int, Numbers, Row, Tree
-from ..declared import fact, provides, rests_on
+from ..declared import fact, rests_on
 from ..errors import ConfigError
-from ..models import base as models
-from ..models.base import Conjugate, Moments
-from ..samplers.chain import remember_summary
+from ..history import remember_summary
+from ..models.drawing import marginals
+from ..models.moments import Moments
 from .base import Agent, argmax
-from .beliefs import finite_numbers
+from .beliefs.diagnostics import finite_numbers
 
 
 class Known(NamedTuple):
@@ -255,7 +255,7 @@ class BayesUCB(_Index, Agent):
         arms = self.arms or models.arm_count(self.model)
         if arms is None:
             raise ConfigError("BayesUCB: the model does not say how many arms there are; give arms=…, or one number per arm.")
-        if not provides(self.model, Conjugate):
+        if not self.model.has_posterior:
             raise ConfigError(f"BayesUCB needs a model with an exact posterior, and {type(self.model).__name__} has none.")
         object.__setattr__(self, "model", models.stack(self.model, arms))
         object.__setattr__(self, "arms", arms)
@@ -272,7 +272,7 @@ class BayesUCB(_Index, Agent):
         return self.arms
 
     def _laws(self, seen, obs) -> Any:
-        return models.marginals(self.model, seen, obs)
+        return marginals(self.model, seen, obs)
 
     def init(self, key) -> Any:
         return Known(_order(key, self.actions), self.empty(None, 0))

@@ -12,7 +12,7 @@ from .. import planning
 from .._module import is_concrete, module
 from .._typing import Array, Float, Info, Tree
 from ..declared import provides, why_lost
-from ..dynamics.base import Certifying, why_not
+from ..dynamics.base import why_not
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
 from .base import Agent
@@ -34,11 +34,10 @@ def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree,
     """
     if isinstance(model, Tabular):
         found = model.plan(thetas, plans)
-        if type(model).act is not Tabular.act or not isinstance(found, planning.Plan):
+        if not model.follows_plans or not isinstance(found, planning.Plan):
             return found, jnp.asarray(jnp.nan)
-        own = type(model).plan is not Tabular.plan
-        return found, planning.residual(thetas.rows, thetas.rewards, found) if own else found.residual
-    if provides(model, Certifying):
+        return found, found.residual if model.plans_optimally else planning.residual(thetas.rows, thetas.rewards, found)
+    if provides(model, "certify"):
         found = jax.vmap(model.certify)(thetas)
         return found.policy, found.residual
     return jax.vmap(model.plan)(thetas), jnp.asarray(jnp.nan)
@@ -139,7 +138,7 @@ class Follow(Agent):
         if (why := why_lost(env, "truth")) is not None:
             raise ConfigError(f"The best policy is not known: {why}")
         if isinstance(model, Tabular):
-            if type(model).plan is not Tabular.plan or type(model).act is not Tabular.act:
+            if not model.plans_optimally:
                 raise ConfigError(f"{type(model).__name__} plans in a way of its own, which may not be the best; give a Tabular.")
         elif (why := why_not(model)) is not None:
             raise ConfigError(f"The best policy is not known: {why}")

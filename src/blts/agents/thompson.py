@@ -8,17 +8,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _random
+from .. import _random, models
 from .._module import module, require_part, static
 from .._typing import Array, Float
 from ..declared import fact, rests_on
 from ..errors import ConfigError
-from ..models import base as models
 from ..models import marginal
+from ..models.drawing import prior_draws
 from ..samplers.chain import Chain
 from . import propensity
 from .base import Agent, argmax
-from .beliefs import Belief, default_belief, prior_draws
+from .beliefs import Belief, default_belief
 
 
 @module

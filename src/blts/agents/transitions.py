@@ -9,16 +9,18 @@ import jax
 import jax.numpy as jnp
 
 from .. import _random
-from .._module import Contract, module
+from .._module import Contract, module, require_part
 from .._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
+from ..arrays import count
 from ..declared import required
-from ..dynamics.base import Transitions, why_not
-from ..errors import ConfigError, require_object
-from ..history import count
+from ..dynamics.base import why_not
+from ..dynamics.transitions import Transitions
+from ..errors import ConfigError
+from ..history import counts_of, remember_summary
 from ..models.tabular import Sampled, Tabular
-from ..samplers.chain import Chain, remember_summary
+from ..samplers.chain import Chain
 from ..samplers.rows import ExactRows, RowSampler
-from .beliefs import counts_of
+from .beliefs.on_chain import check_chain
 
 SMALL = 512  # entries up to which a comparison in every entry beats XLA's scatter on a CPU
 
@@ -84,7 +86,7 @@ class Rows(TransitionBelief):
     sampler: RowSampler
 
     def check(self):
-        require_object("Rows: sampler", self.sampler, ("draw",), "ExactRows(), LogGammaRows() or MirroredRows()")
+        require_part("Rows: sampler", self.sampler, RowSampler, "ExactRows(), LogGammaRows() or MirroredRows()")
 
     def check_model(self, model):
         if not isinstance(model, Tabular):
@@ -148,7 +150,7 @@ class Parameters(TransitionBelief):
     chain: Chain
 
     def check(self):
-        require_object("Parameters: chain", self.chain, ("resolved", "run", "empty", "remember"), "sgld() or mala()")
+        check_chain(self, self.chain)
 
     def check_model(self, model):
         if isinstance(model, Tabular):

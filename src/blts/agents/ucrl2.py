@@ -10,6 +10,7 @@ import numpy as np
 
 from .._module import array, is_concrete, module, positive, require, short
 from .._typing import Info, Numbers, Row
+from ..declared import why_lost
 from ..errors import ConfigError
 from ..models.tabular import Tabular
 from ..planning.optimistic import extended_value_iteration
@@ -44,9 +45,8 @@ class UCRL2(Agent):
     def check(self):
         if not isinstance(self.model, Tabular) or self.model.learns_rewards:
             raise ConfigError("UCRL2 needs a Tabular model with known rewards; give rewards as an array [states, actions].")
-        own = [name for name in ("plan", "draw_rewards") if getattr(type(self.model), name) is not getattr(Tabular, name)]
-        if own:
-            raise ConfigError(f"UCRL2 plans by itself, and {type(self.model).__name__} overrides {own[0]}; give a plain Tabular.")
+        if (why := why_lost(self.model, "plans_drawn_rewards")) is not None:
+            raise ConfigError(f"UCRL2 plans by itself, so give it a plain Tabular: {why}")
         positive(self, "scale")
         ok = (self.delta > 0) & (self.delta < 1) if is_concrete(self.delta) else True
         require(self, ok, f"delta must be a probability; got {short(self.delta)}.")

@@ -11,8 +11,8 @@ import numpy as np
 from .. import theory
 from .._module import array, at_least, is_concrete, module, require, short, static
 from .._typing import Array, Int, Numbers
+from ..arrays import count, pick
 from ..declared import rests_on
-from ..history import count, pick
 from .base import NEVER, Batching
 
 

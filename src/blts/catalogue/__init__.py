@@ -4,6 +4,12 @@
 """
 
 from .. import problems as problems  # registers the environments
+from ..agents import Agent
+from ..batching import Batching
+from ..models import Model
+from ..problems import Problem
+from ..registry import builds
+from ..samplers import Chain
 from . import bandit_agents as bandit_agents
 from . import batching as batching
 from . import mdp_agents as mdp_agents
@@ -12,3 +18,6 @@ from . import models as models
 from .condition import Condition as Condition
 from .condition import condition as condition
 from .methods import Method as Method
+
+for _kind, _base in {"agent": Agent, "batching": Batching, "environment": Problem, "model": Model, "sampler": Chain}.items():
+    builds(_kind, _base)

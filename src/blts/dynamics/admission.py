@@ -15,8 +15,9 @@ from .._typing import Array, Bool, Float, Int, Numbers, Scalar
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models import rate
-from ..models.base import Sum
-from .base import Certified, Dynamics, clipped, digits
+from ..models.moments import Sum
+from .base import Certified, Dynamics
+from .bounds import clipped, digits
 
 BOX = 10.0  # log rates that are planned for
 PRIOR_TAIL = 1e-6  # the prior probability of rates whose best threshold may be left out

@@ -15,7 +15,8 @@ from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.linear import Linear
 from ..models.nig import HALF_LOG_2PI
-from .base import Certified, Dynamics, clipped, digits, within
+from .base import Certified, Dynamics
+from .bounds import clipped, digits, within
 
 MOST = 10.0  # |a| and |b| that are planned for
 LEAST_B = 1e-2  # below it an unstable state is taken as out of reach

@@ -14,7 +14,8 @@ from .._module import array, is_concrete, module, positive
 from .._typing import Array, Float, Int, Numbers, Scalar
 from ..declared import rests_on
 from ..errors import ConfigError
-from .base import Certified, Dynamics, clipped, inside, within
+from .base import Certified, Dynamics
+from .bounds import clipped, inside, within
 from .finite import categorical, stationary_reward
 
 # The largest information f log²f/(1 - f) of a follow / not follow with probability f, which it has at f = 0.203.

@@ -14,7 +14,8 @@ from .._typing import Array, Float, Int, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import BestOf, Certified, Dynamics, clipped, within
+from .base import Certified, Dynamics
+from .bounds import clipped, digits, within
 
 BOX = 20.0  # θ that is planned for
 MOVES = ("sample", "log_likelihood")
@@ -29,7 +30,7 @@ class Wear(NamedTuple):
 
 
 @module
-class Replacement(BestOf, Dynamics):
+class Replacement(Dynamics):
     """A machine at wear s = 0 … levels wears by one with probability σ(θ₀ + θ₁ s/levels) a round, until it is replaced.
 
     Running it costs `running` · s²; replacing it (action 1) costs `replacing` instead, and the next round starts at 0. Wear
@@ -129,15 +130,24 @@ class Replacement(BestOf, Dynamics):
         cycles = -(self.replacing + before(cost)) / (1.0 + before(rounds))
         return jnp.concatenate([cycles, -self.running * jnp.full(1, float(self.levels)) ** 2])
 
-    plan = rests_on(*MOVES, "act")(BestOf.plan)
-    gain = rests_on(*MOVES)(BestOf.gain)
-    gain_of = rests_on(*MOVES, "act")(BestOf.gain_of)
+    @rests_on(*MOVES, "act")
+    def plan(self, theta) -> Int[Array, ""]:
+        """The number of the best of `gains`."""
+        return jnp.argmax(self.gains(theta))
+
+    @rests_on(*MOVES)
+    def gain(self, theta):
+        return jnp.max(self.gains(theta))
+
+    @rests_on(*MOVES, "act")
+    def gain_of(self, theta, policy):
+        return self.gains(theta)[policy]
 
     @rests_on(*MOVES, "act", "plan", "gain", "gains")
     def certify(self, theta) -> Certified:
-        found = super().certify(theta)
+        gains = self.gains(theta)
         planned = within(theta, -BOX, BOX) & within(self._logits(theta), -BOX, BOX)
-        return found._replace(residual=jnp.where(planned, found.residual, jnp.inf))
+        return Certified(jnp.argmax(gains), jnp.max(gains), jnp.where(planned, digits(gains), jnp.inf))
 
     @rests_on(*MOVES, "_logits")
     def table(self, theta) -> tuple[Array, Array]:

@@ -14,7 +14,8 @@ from .._typing import Array, Float, Int, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.nig import HALF_LOG_2PI
-from .base import Certified, Dynamics, clipped, digits, inside, within
+from .base import Certified, Dynamics
+from .bounds import clipped, digits, inside, within
 from .finite import stationary_reward
 
 BOX = 20.0  # θ that is planned for

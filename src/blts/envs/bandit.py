@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _random
+from .. import _random, models
 from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
+from ..arrays import pick
 from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError, require_object
-from ..history import pick
-from ..models import base as models
+from ..models.support import support_of_samples
 from .base import Env, Step
 
 
@@ -145,8 +145,8 @@ class Bandit(Env):
     @rests_on("reset", "step")
     @property
     def support(self) -> str | None:
-        """Which rewards can occur, one of `models.base.SUPPORTS`; None if unknown."""
-        return models.support_of_samples(self.model)
+        """Which rewards can occur, one of `models.support.SUPPORTS`; None where that is not known."""
+        return support_of_samples(self.model)
 
     def reset(self, key):
         theta = self.parameters(key)

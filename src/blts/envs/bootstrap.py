@@ -15,7 +15,7 @@ from .._module import array, module, short
 from .._typing import Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
-from ..models.base import narrowest_support
+from ..models.support import narrowest_support
 from .base import Env, Step
 
 
@@ -81,7 +81,7 @@ class Bootstrap(Env):
     @rests_on("reset", "step")
     @property
     def support(self) -> str:
-        """The narrowest of `models.base.SUPPORTS` that holds all recorded rewards."""
+        """The narrowest of `models.support.SUPPORTS` that holds all recorded rewards."""
         real = np.arange(self.rewards.shape[1]) < np.asarray(self.counts)[:, None]
         return narrowest_support(np.asarray(self.rewards)[real])
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._module import array, is_concrete, module, short, static
 from .._typing import Numbers, Scalar, Theta, Tree
 from ..declared import provides, rests_on
-from ..dynamics.base import Dynamics, Truncated, why_not
+from ..dynamics.base import Dynamics, why_not
 from ..errors import ConfigError, require_object
 from .base import Env, Step
 
@@ -59,7 +59,7 @@ class ParametricMDP(Env):
         if self.theta is not None and self.drawn:
             raise ConfigError("ParametricMDP: theta is given or drawn, not both; leave one out.")
         known = self.drawn or (self.theta is not None and is_concrete(self.theta))
-        if known and provides(self.dynamics, Truncated) and (why := self.dynamics.why_cut(self.theta)) is not None:
+        if known and provides(self.dynamics, "why_cut") and (why := self.dynamics.why_cut(self.theta)) is not None:
             raise ConfigError(why)
 
     def __str__(self) -> str:

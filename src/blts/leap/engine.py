@@ -22,7 +22,7 @@ from jax import lax
 from .. import _random
 from .._draws import binomial, log_gamma, multinomial
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
-from ..history import where
+from ..arrays import where
 from ..lanes import on_cpu
 from ..loop import Diagnostics, Record
 from .quadrature import propensities

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ConfigError
-from ..models.base import SUPPORTS
+from ..models.support import SUPPORTS
 
 MOST_ARMS = 1000
 

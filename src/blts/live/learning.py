@@ -12,8 +12,7 @@ from jax import lax
 
 from .. import _random, diagnosis
 from .._typing import Array, Info, Key, PRNGKey, Row, Tree
-from ..history import Log
-from ..samplers.chain import remember_summary
+from ..history import Log, remember_summary
 from .policy import Frozen
 
 LEAST_ROWS = 256  # room for rewards; it grows fourfold, so that few sizes are compiled

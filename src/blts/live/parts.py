@@ -10,12 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import registry
+from .. import models, registry
 from .._module import from_json, require_part, to_json
 from ..agents import Agent, Belief, Perturb, Thompson
 from ..batching import Batching
 from ..errors import BltsError, ConfigError
-from ..models import base as models
 from ..samplers import Chain
 from .policy import Never
 
@@ -145,14 +144,14 @@ def model_of(part: Part, arms: Sequence[Arm]) -> Any:
 
 def _own_numbers(model: Any) -> set[str]:
     """The numbers of a model that differ between arms."""
-    return {n.name for n in models._numbers(model) if jnp.ndim(n.value) > n.ndim}
+    return {n.name for n in models.numbers_of(model) if jnp.ndim(n.value) > n.ndim}
 
 
 def _with_options(single: Any, arm: Arm, own: set[str] = frozenset()) -> Any:  # type: ignore[assignment]
     lacking = own - set(arm.options)
     if lacking:
         raise ConfigError(f"The arms of this model differ in {', '.join(sorted(lacking))}; give it for the arm {arm.label!r} too.")
-    known = {n.name for n in models._numbers(single)}
+    known = {n.name for n in models.numbers_of(single)}
     for name in arm.options:
         if name not in known:
             raise ConfigError(f"The model has no number {name!r}; its numbers: {', '.join(sorted(known))}.")

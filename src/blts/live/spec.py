@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from .. import models
 from ..agents import Agent
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
-from ..models import base as models
 from . import policy
 from .checks import check_labels, check_metadata, check_support, outside
 from .parts import BATCHINGS, SAMPLERS, Arm, Part, World, agent_of, batching_of, from_data, model_of, part_of, restricted, to_data

@@ -13,7 +13,8 @@ from .._module import array, module, positive
 from .._typing import Array, Int, Numbers, PRNGKey, Scalar
 from ..declared import fact, rests_on
 from . import marginal
-from .base import Model, Theory, arm_count
+from .arms import arm_count
+from .base import Model, Theory
 
 
 def draw_logit(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:

@@ -11,9 +11,12 @@ from .._module import array, finite, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, nig
-from .base import Model, Moments, Theory, arm_count, low_high
+from .arms import arm_count
+from .base import Model, Theory
+from .moments import Moments
 from .nig import NormalInverseGammaPrior
 from .normal import HALF_LOG_2PI, NormalPrior
+from .printing import low_high
 
 
 @module
@@ -86,12 +89,12 @@ class Gaussian(NormalPrior, Model):
 
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw_from", "marginal")
     def draw(self, key, summary):
-        law = self._posterior(summary)
-        return law.mean + law.sd * _random.normal(key, (1,))
+        posterior = self._posterior(summary)
+        return posterior.mean + posterior.sd * _random.normal(key, (1,))
 
     @rests_on("draw", "marginal", "mean_reward")
-    def draw_from(self, z, law):
-        return law.mean + law.sd * z
+    def draw_from(self, z, marginal):
+        return marginal.mean + marginal.sd * z
 
 
 @module

@@ -14,8 +14,11 @@ from .._typing import Array, Int, Numbers
 from ..declared import fact, rests_on
 from ..errors import ConfigError
 from . import marginal
-from .base import Model, Sum, Theory, arm_count, low_high
+from .arms import arm_count
+from .base import Model, Theory
+from .moments import Sum
 from .normal import HALF_LOG_2PI
+from .printing import low_high
 
 
 class Equations(NamedTuple):

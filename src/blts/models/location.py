@@ -13,8 +13,10 @@ from jax.scipy.special import gammaln
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Numbers
 from ..declared import fact, rests_on
-from .base import Model, Theory, arm_count, low_high
+from .arms import arm_count
+from .base import Model, Theory
 from .normal import NormalPrior
+from .printing import low_high
 
 
 @module

@@ -12,7 +12,8 @@ from .. import _random
 from .._module import finite, positive
 from .._typing import Array, PRNGKey, Scalar, Theta
 from ..declared import fact, rests_on
-from .base import Moments, arm_count
+from .arms import arm_count
+from .moments import Moments
 from .normal import HALF_LOG_2PI
 
 

@@ -13,7 +13,8 @@ from .._module import array, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, rate
-from .base import Model, Theory, arm_count
+from .arms import arm_count
+from .base import Model, Theory
 
 
 @module

@@ -13,8 +13,10 @@ from .._module import array, finite, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
 from . import marginal, nig, rate
-from .base import Model, Moments, Theory, arm_count
+from .arms import arm_count
+from .base import Model, Theory
 from .bernoulli import draw_logit, log_density_of_logit, logit_precision
+from .moments import Moments
 from .nig import NormalInverseGamma, NormalInverseGammaPrior
 
 

@@ -9,7 +9,7 @@ from jax.scipy.special import gammaln
 
 from .. import _random
 from .._typing import Array, Int, PRNGKey, Scalar
-from .base import Moments, Sum
+from .moments import Moments, Sum
 
 
 def draw(key: PRNGKey, a: Scalar, b: Scalar) -> Scalar:

@@ -13,9 +13,10 @@ import numpy as np
 from .. import _random, planning
 from .._module import array, is_concrete, module, require, short, static
 from .._typing import Array, Float, Int, Numbers, PRNGKey, Row, Scalar
-from ..declared import provides
+from ..declared import fact
 from ..errors import ConfigError
-from .base import Conjugate, stack
+from .arms import stack
+from .base import Model
 
 
 class Sampled(NamedTuple):
@@ -49,7 +50,7 @@ class Tabular:
     actions: int | None = static(default=None)
 
     def check(self):
-        if provides(self.rewards, Conjugate):
+        if self.learns_rewards:
             if self.states is None or self.actions is None:
                 raise ConfigError("Tabular: where the rewards are learned, give states=… and actions=….")
             object.__setattr__(self, "rewards", stack(self.rewards, self.states * self.actions))
@@ -84,7 +85,7 @@ class Tabular:
 
     @property
     def learns_rewards(self) -> bool:
-        return provides(self.rewards, Conjugate)
+        return isinstance(self.rewards, Model) and self.rewards.has_posterior
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -122,6 +123,13 @@ class Tabular:
         return Row((), row.obs * self.actions + row.action, row.reward)
 
     # The decision
+
+    follows_plans = fact("act")
+    """Whether `act` is what `plan` says at an observation."""
+    plans_optimally = fact("plan", "act")
+    """Whether it follows the optimal plans of the drawn rows and rewards."""
+    plans_drawn_rewards = fact("plan", "draw_rewards")
+    """Whether `plan` is optimal for the drawn rows and rewards, and the rewards are the known or learned ones."""
 
     def plan(self, sampled: Sampled, plans: planning.Plan | None = None) -> planning.Plan:
         """Optimal plans of sampled models, with any leading axes; the plans of the last refresh are a warm start."""

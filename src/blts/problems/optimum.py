@@ -11,7 +11,6 @@ import numpy as np
 
 from .. import envs, planning
 from ..declared import provides, why_lost
-from ..dynamics import Certifying, Truncated
 from ..dynamics.base import why_not
 from ..errors import ConfigError
 from .base import Problem
@@ -49,9 +48,9 @@ def optimum(build: Callable[[], Problem]) -> dict[str, Any]:
 
 def _parametric(world: Any, theta: Any) -> dict[str, Any]:
     found = {"gain": float(world.gain(theta)), "policy": _plain(world.plan(theta)), "span": None, "residual": None}
-    if provides(world, Certifying):
+    if provides(world, "certify"):
         found["residual"] = float(world.certify(theta).residual)
-    if provides(world, "table") and not provides(world, Truncated):
+    if provides(world, "table") and not provides(world, "why_cut"):
         # The plan comes from a formula; the finite MDP certifies it.
         certified = planning.solve(*world.table(theta))
         gap = abs(found["gain"] - float(certified.gain))

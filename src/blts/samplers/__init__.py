@@ -16,7 +16,9 @@ from .metropolis import MALA as MALA
 from .mirror import Entropic as Entropic
 from .mirror import Identity as Identity
 from .mirror import LogBarrier as LogBarrier
+from .mirror import Mirror as Mirror
 from .mirrored import Mirrored as Mirrored
 from .rows import ExactRows as ExactRows
 from .rows import LogGammaRows as LogGammaRows
 from .rows import MirroredRows as MirroredRows
+from .rows import RowSampler as RowSampler

@@ -19,10 +19,11 @@ from .. import _random, theory
 from .. import lanes as _lanes  # `lanes` is their number below
 from .._module import at_least, module, require_part, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
-from ..declared import fact, provides
+from ..arrays import order
+from ..declared import fact
 from ..errors import ConfigError
-from ..history import Log, order
-from ..models.base import Model, Sufficient, arm, has_marginal
+from ..history import Log, remember_summary
+from ..models.base import Model
 from ..registry import register
 from . import potential as potentials
 from .base import Potential, Sampler
@@ -117,7 +118,7 @@ class Chain:
         return dataclasses.replace(self, minibatch=int(np.max(theory.minibatch(constants))))
 
     def needs_log(self, model: Model) -> bool:
-        return self.minibatch is not None or not provides(model, Sufficient)
+        return self.minibatch is not None or not model.has_summary
 
     # What is remembered: a summary where that is enough, the rows otherwise.
 
@@ -377,14 +378,7 @@ def _accumulate(moments, x, inside):
 
 def has_oracle(model: Any) -> bool:
     """Whether the law of an arm's mean reward is known exactly, without a context."""
-    return has_marginal(model) and not model.contextual
-
-
-def remember_summary(model: Any, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
-    """The summaries with the row added to its own arm's, written by comparison: scatters are slow on a CPU."""
-    added = arm(model, row.action).add(arm(history, row.action), row)
-    mine = (jnp.arange(jax.tree.leaves(history)[0].shape[0]) == row.action) & live
-    return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (old.ndim - 1)), new, old), added, history)
+    return model.has_marginal and not model.contextual
 
 
 @register("sampler", "sgld")

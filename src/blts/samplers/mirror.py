@@ -10,27 +10,40 @@ which is what `slope` computes. Maps work along the last axis.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from .._module import module, static
+from .._module import Contract, module, static
 from .._typing import Array, Float
+from ..declared import required
 from .base import Chains
 
 Dual = Float[Array, "*chains dual"]
 
 
-class Mirror(Protocol):
-    def dual(self, x: Chains) -> Dual: ...  # ∇h
+class Mirror(Contract):
+    """A mirror map, for `Mirrored`: inherit from this to write one. Methods work along the last axis, for any leading axes."""
 
-    def primal(self, y: Dual) -> Chains: ...  # ∇h*
+    @required
+    def dual(self, x: Chains) -> Dual:
+        """y = ∇h(x)."""
+        raise NotImplementedError
 
-    def log_det(self, y: Dual) -> Float[Array, "*chains"]: ...  # log|det ∂x/∂y|
+    @required
+    def primal(self, y: Dual) -> Chains:
+        """x = ∇h*(y)."""
+        raise NotImplementedError
 
-    def slope(self, y: Dual, x: Chains, g: Chains) -> Dual: ...  # ∇W from x = primal(y) and g = ∇U(x)
+    @required
+    def log_det(self, y: Dual) -> Float[Array, "*chains"]:
+        """log|det ∂x/∂y|."""
+        raise NotImplementedError
+
+    @required
+    def slope(self, y: Dual, x: Chains, g: Chains) -> Dual:
+        """∇W(y), from x = primal(y) and g = ∇U(x)."""
+        raise NotImplementedError
 
 
 def smallest(x: Chains) -> float:
@@ -39,7 +52,7 @@ def smallest(x: Chains) -> float:
 
 
 @module
-class Identity:
+class Identity(Mirror):
     """h = |x|²/2: the whole space, its own dual."""
 
     def dual(self, x: Chains) -> Dual:
@@ -56,7 +69,7 @@ class Identity:
 
 
 @module
-class Entropic:
+class Entropic(Mirror):
     """The simplex of S numbers: h = Σ_l x_l log x_l, with x_S = 1 - x_1 - … - x_{S-1} no coordinate of its own.
 
     y_l = log(x_l/x_S) for l < S, x = softmax(y, 0) and log|det ∂x/∂y| = Σ_{l≤S} log x_l. The last coordinate is the
@@ -97,7 +110,7 @@ class Entropic:
 
 
 @module
-class EntropicOrthant:
+class EntropicOrthant(Mirror):
     """The positive orthant: h = Σ x log x - x, y = log x, x = e^y, log|det ∂x/∂y| = Σy. The dual is the whole space."""
 
     def dual(self, x: Chains) -> Dual:
@@ -115,7 +128,7 @@ class EntropicOrthant:
 
 
 @module
-class LogBarrier:
+class LogBarrier(Mirror):
     """The positive orthant by h = -Σ log x: y = -1/x, x = -1/y, log|det ∂x/∂y| = Σ 2 log x.
 
     The dual is the negative orthant, not the whole space, and a step can leave it. So W is continued to the other side by

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from .._module import module
+from .._module import module, require_part
 from .._typing import Array, Int
 from ..errors import ConfigError
 from .base import Chains, Potential, Sampler, StepInfo
@@ -52,11 +52,8 @@ class Mirrored(Sampler):
     mirror: Mirror
 
     def check(self):
-        for name, methods in (("inner", ("init", "step")), ("mirror", ("dual", "primal", "log_det", "slope"))):
-            value = getattr(self, name)
-            if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods):
-                needed = ", ".join(methods)
-                raise ConfigError(f"Mirrored: {name} must be an object with {needed}, such as {_EXAMPLE[name]}; got {value!r}.")
+        require_part("Mirrored: inner", self.inner, Sampler, "MALA(0.5)")
+        require_part("Mirrored: mirror", self.mirror, Mirror, "Entropic()")
 
     @property
     def needs_value(self) -> bool:
@@ -84,6 +81,3 @@ class Mirrored(Sampler):
             return mirror.slope(y, x, potential.grad(key, x))
 
         return Potential(value, grad, potential.scale)
-
-
-_EXAMPLE = {"inner": "MALA(0.5)", "mirror": "Entropic()"}

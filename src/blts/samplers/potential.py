@@ -16,7 +16,7 @@ from jax import lax
 
 from .. import _random
 from .._typing import Array, Bool, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
-from ..models.base import Model, Sufficient
+from ..models.base import Model
 from .base import Potential
 
 CHUNK = 32  # rows of a full sum that are gathered at once
@@ -53,7 +53,7 @@ def log_likelihood(model: Model, x: Theta, rows: Row, weights: Float[Array, " ro
     return jnp.sum(weights * jax.vmap(lambda row: model.log_likelihood(x, row))(rows))
 
 
-def curvature_of_summary(model: Sufficient, summary: Tree, n: Int, x: Theta) -> Float[Array, "dim dim"]:
+def curvature_of_summary(model: Model, summary: Tree, n: Int, x: Theta) -> Float[Array, "dim dim"]:
     """The mean Hessian of -log p over all rows."""
     return -jax.hessian(lambda y: model.log_likelihood_of(y, summary))(x) / jnp.maximum(n, 1)
 
@@ -135,7 +135,7 @@ def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Po
     return Potential(lambda x: -log_density(x), lambda key, x: -slope(x), scale, both)
 
 
-def from_summary(model: Sufficient, summary: Tree, scale: Theta) -> Potential:
+def from_summary(model: Model, summary: Tree, scale: Theta) -> Potential:
     """The full potential at a cost that does not depend on n."""
     return from_log_density(lambda x: model.log_prior(x) + model.log_likelihood_of(x, summary), scale)  # type: ignore[attr-defined]
 
@@ -180,7 +180,7 @@ class Surface(NamedTuple):
     local: Callable[[Theta], Local]
 
 
-def surface_of_summary(model: Sufficient, summary: Tree, n: Int) -> Surface:
+def surface_of_summary(model: Model, summary: Tree, n: Int) -> Surface:
     target = from_summary(model, summary, jnp.ones(()))
 
     def local(x: Theta) -> Local:

@@ -16,7 +16,7 @@ from ..._typing import Array, Float, Int, PRNGKey, Row
 from ...errors import ConfigError, whole
 from ...loop import LAST
 from ...models import Gaussian
-from ...models.base import Moments
+from ...models.moments import Moments
 from ...samplers import Chain, mala, sgld, ula
 from ...samplers.chain import BLOCK
 from ..spec import Condition

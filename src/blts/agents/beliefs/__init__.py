@@ -1,0 +1,8 @@
+"""What is frozen within a batch, and how each round draws from it: exactly, around a chain's end, or from a pool."""
+
+from .base import Belief as Belief
+from .choice import DEFAULT_STEPS as DEFAULT_STEPS
+from .choice import default_belief as default_belief
+from .exact import Exact as Exact
+from .perturb import Perturb as Perturb
+from .pool import Pool as Pool

@@ -1,0 +1,6 @@
+"""What a learner keeps of its rounds: a log of rows, or summaries of them."""
+
+from .log import Log as Log
+from .log import block_of as block_of
+from .summaries import counts_of as counts_of
+from .summaries import remember_summary as remember_summary

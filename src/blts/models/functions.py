@@ -1,0 +1,185 @@
+"""Models from two plain functions: a log-prior and a log-likelihood."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _random
+from .._module import array, module, positive, static
+from .._typing import Array, Numbers
+from ..declared import rests_on
+from ..errors import ConfigError, whole
+from .arms import arm_count, first_arm, stack
+from .base import Model, Theory
+from .custom import Custom, check_call, each_arm, finished, numbers_only, traceable
+from .printing import low_high
+from .prior_chains import draw_prior
+from .support import SUPPORTS
+
+
+@module
+class Functions(Custom, Model):
+    """A model whose log-densities are two plain functions; build it with `from_functions`."""
+
+    prior: Callable = static()
+    likelihood: Callable = static()
+    mean: Callable | None = static(default=None)
+    start: Callable | None = static(default=None)
+    reward: Callable | None = static(default=None)
+    hyper: dict[str, Array] = dataclasses.field(default_factory=dict)
+    L: Numbers = array(default=(1.0,), ndim=1)
+    precision: Numbers = array(default=(1.0,), ndim=1)
+    draws: Numbers = array(default=None, ndim=2)
+    dim: int = static(default=1)
+    support: str = static(default="real")  # type: ignore[assignment]
+    maker: ClassVar[str] = "from_functions"
+    parts: ClassVar[tuple[str, str]] = ("prior", "likelihood")
+
+    def check(self):
+        arm_count(self)
+        positive(self, "L")
+
+    @rests_on("log_prior")
+    def init(self, key):
+        if self.start is not None:
+            return jnp.asarray(self.start(key, **self.hyper), float)
+        draws = jnp.asarray(self.draws)
+        return draws[(_random.uniform(key) * draws.shape[0]).astype(int)]
+
+    @rests_on("init")
+    def log_prior(self, theta):
+        return self.prior(theta, **self.hyper)
+
+    def log_likelihood(self, theta, row):
+        return self.likelihood(theta, row.reward, **self.hyper)
+
+    @rests_on("log_likelihood")
+    def mean_reward(self, theta, obs, action):
+        return theta[0] if self.mean is None else self.mean(theta, **self.hyper)
+
+    @rests_on("log_likelihood")
+    def information(self, theta):
+        return jnp.asarray(self.L) + 0.0 * theta
+
+    @rests_on("init", "log_prior")
+    def prior_precision(self):
+        return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
+
+    def theory(self):
+        return Theory(
+            False,
+            f"L = {low_high(self.L)} is given; whether m and ν exist for these functions is not known.",
+            L=jnp.max(self.L, -1),
+        )
+
+
+@module
+class SampledFunctions(Functions):
+    """`Functions` with a function that draws rewards."""
+
+    @rests_on("log_likelihood")
+    def sample(self, key, theta, obs, action):
+        assert self.reward is not None
+        return jnp.asarray(self.reward(key, theta, **self.hyper), float)
+
+
+def from_functions(
+    log_prior: Callable,
+    log_likelihood: Callable,
+    *,
+    L: Any,
+    dim: int = 1,
+    mean_reward: Callable | None = None,
+    init: Callable | None = None,
+    sample: Callable | None = None,
+    support: str = "real",
+    arms: int | None = None,
+    **hyper: Any,
+) -> Functions:
+    """A model from two log-densities, which may leave out constants. Both must be finite for every θ ∈ R^dim.
+
+    Args:
+        log_prior: `log_prior(theta, **hyper)`.
+        log_likelihood: `log_likelihood(theta, reward, **hyper)`.
+        L: the curvature of one reward in θ, an input of Algorithm 1: a number, or one for each coordinate.
+        dim: the length of θ.
+        mean_reward: `mean_reward(theta, **hyper)`; θ[0] where it is left out.
+        init: `init(key, **hyper)`, a draw from the prior. Where it is left out, 1024 Metropolis-adjusted Langevin
+            chains draw from log_prior now, and the model keeps their ends.
+        sample: `sample(key, theta, **hyper)`, a reward; only simulated bandits need it.
+        support: the rewards that can occur, "real", "positive", "nonnegative", "count" or "binary": what a live
+            experiment takes.
+        arms: the number of arms, where no hyper-parameter says it.
+        **hyper: hyper-parameters, each a number or an array with one entry for each arm.
+
+    >>> from blts.models import from_functions
+    >>> model = from_functions(
+    ...     lambda theta, mu: -0.5 * (theta[0] - mu) ** 2,
+    ...     lambda theta, reward, mu: -abs(reward - theta[0]) / 0.5,
+    ...     L=4.0,
+    ...     mu=[4.0, 7.0, 10.0],
+    ... )
+    >>> print(model)
+    3 arms with rewards by from_functions(<lambda>, <lambda>) (mu [4, 7, 10]), outside the paper's theory:
+    L = 4 is given; whether m and ν exist for these functions is not known.
+    """
+    maker = "from_functions"
+    for name, part, needed in (
+        ("log_prior", log_prior, True),
+        ("log_likelihood", log_likelihood, True),
+        ("mean_reward", mean_reward, False),
+        ("init", init, False),
+        ("sample", sample, False),
+    ):
+        if not callable(part) and (needed or part is not None):
+            raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.")
+    whole(f"{maker}: dim", dim)
+    curvature: Any = numbers_only(maker, {"L": L})["L"]
+    if np.ndim(curvature) == 0:
+        curvature = np.broadcast_to(curvature, (dim,))
+    if np.shape(curvature)[-1] != dim:
+        raise ConfigError(f"{maker}: L must be a number or one for each of the {dim} coordinates of θ; got shape {np.shape(L)}.")
+    if support not in SUPPORTS:
+        raise ConfigError(f"{maker}: support must be one of {', '.join(SUPPORTS)}; got {support!r}.")
+    densities = (log_prior, log_likelihood, mean_reward, init, sample)
+    for part, function, names in zip(
+        ("log_prior", "log_likelihood", "mean_reward", "init", "sample"),
+        densities,
+        (("theta",), ("theta", "reward"), ("theta",), ("key",), ("key", "theta")),
+        strict=True,
+    ):
+        if function is not None:
+            check_call(maker, part, function, *names, **hyper)
+    kind = Functions if sample is None else SampledFunctions
+    model = kind(*densities, numbers_only(maker, hyper), curvature, dim=dim, support=support)
+    if arms is not None:
+        stack(model, arms)  # refuses another number of arms before the work begins
+    with traceable(maker):
+        _check_at_zero(model)
+        if init is None:
+            draws, healthy = each_arm(lambda one: draw_prior(one.log_prior, dim), model)
+            if not np.all(healthy):
+                raise ConfigError(
+                    f"{maker}: log_prior could not be sampled, perhaps because it is not a proper density; give init=…."
+                )
+            model = dataclasses.replace(model, draws=np.asarray(draws))
+        return finished(maker, model, arms)
+
+
+def _check_at_zero(model: Functions) -> None:
+    """Refuse a log_prior that is not one finite number at θ = 0, from where its mode is looked for."""
+    if model.start is not None:
+        return
+    single = first_arm(model)
+    value = jnp.asarray(single.log_prior(jnp.zeros(model.dim)))
+    if value.shape != ():
+        raise ConfigError(f"from_functions: log_prior must be one number; at θ = 0 it has shape {value.shape}.")
+    if not bool(jnp.isfinite(value)):
+        raise ConfigError(
+            f"from_functions: log_prior must be finite for every θ; at θ = 0 it is {float(value)}. Transform θ, or give init=…."
+        )
