@@ -30,7 +30,7 @@ LAYERS = (
     ("models", "decision"),
     ("history",),
     ("planning",),
-    ("registry", "random", "compilation", "statistics"),
+    ("registry", "random", "compilation", "statistics", "drawing"),
     ("plugins",),
     ("_draws",),
     ("_random",),

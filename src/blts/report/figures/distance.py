@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import GREY, grid, log_ticks, looks, settle
 from ...statistics import percentiles, resampled_means
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed
 from .base import Kind, Rows
-from .style import GREY, end_labels, grid, log_ticks, looks, settle, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import Point, place
+from ...drawing.style import grid, leftmost, log_ticks, looks, settle, spans
 from ..csvs import Row, column, groups
 from ..outcome import Outcome
 from ..words import metric_of
-from .base import Kind, Rows, places, whom
-from .labels import Point, place
-from .style import across, grid, leftmost, log_ticks, looks, settle, spans
+from .base import Kind, Rows, across, places, whom
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

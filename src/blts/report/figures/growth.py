@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import band, grid, log_ticks, looks, settle
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups
 from ..growth import FASTER, LOGARITHM, NO_FASTER, Estimate, Growth, last_half
 from ..outcome import Measured, Outcome
 from ..words import capital, fixed, interval, listed
 from .base import Kind, Rows, names, places, thinned
-from .style import band, end_labels, grid, log_ticks, looks, settle, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.style import COLOURS, grid, leftmost, settle
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..tables import label_names
 from .base import Kind, Rows
-from .style import COLOURS, grid, leftmost, settle
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

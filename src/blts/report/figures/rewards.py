@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import band, grid, leftmost, log_ticks, looks, settle
 from ...errors import ConfigError
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from .base import Kind, Rows, places, thinned, whom
-from .style import across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
+from .base import Kind, Rows, across, places, thinned, whom
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

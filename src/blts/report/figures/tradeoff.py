@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...drawing.labels import Point, place
+from ...drawing.style import GREY, grid, log_ticks, looks, settle, spans
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed, metric_of
 from .base import Kind, Rows, names
-from .labels import Point, place
-from .style import GREY, grid, log_ticks, looks, settle, spans
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

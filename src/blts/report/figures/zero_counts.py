@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import GREY, grid, leftmost, log_ticks, looks, settle
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from .base import Kind, Rows
-from .style import GREY, end_labels, grid, leftmost, log_ticks, looks, settle, spread
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
