@@ -14,9 +14,9 @@ from .._typing import PRNGKey, Tree
 from ..errors import ConfigError, UnknownName
 from . import encoding, entries, policy, schema
 from .checks import check_metadata, check_text
+from .database import DbRow
 from .parts import Arm
 from .spec import Built
-from .store import Record
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -27,7 +27,7 @@ GROWN = policy.LAST - 1  # no decision has this index either: it is for the star
 def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: dict[str, float]) -> int:
     check_text("An arm's label", label)
     arm = Arm(label, check_metadata(metadata or {}), options)
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
         if label in [a.label for a in current.arms]:
@@ -42,7 +42,7 @@ def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: 
 
 
 def retire_arm(ctx: Context, label: str, reason: str) -> int:
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
         if label not in current.labels:
@@ -60,7 +60,7 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
 def _rearm(
     ctx: Context,
     c: sa.Connection,
-    row: Record,
+    row: DbRow,
     current: Policy,
     arms: tuple[Arm, ...],
     active: tuple[int, ...],

@@ -28,7 +28,7 @@ def cancel(ctx: Context, decision_ids: Sequence[str], reason: str) -> int:
 def _supersede(ctx: Context, what: str, ids: Sequence[tuple[Any, int | None]], entry: ledger.Standing, reason: str) -> int:
     """One more entry for each decision that does not stand so already; how many those were."""
     kind, reward = entry
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         unknown = [i for i, t in ids if t is None or t > row.t]
         if unknown:

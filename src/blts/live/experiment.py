@@ -16,8 +16,8 @@ from ..errors import ConfigError
 from . import arms, asking, correcting, creating, refreshing, status, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
+from .database import Database
 from .spec import Spec
-from .store import Store
 
 
 class Experiment:
@@ -36,11 +36,11 @@ class Experiment:
 
     def __init__(self, context: Context):
         self.context = context
-        self.store, self.name, self.spec = context.store, context.name, context.spec
+        self.database, self.name, self.spec = context.database, context.name, context.spec
         self.id, self.code = context.id, context.code
 
     def __repr__(self) -> str:
-        return f"Experiment({self.store.url.render_as_string()!r}, {self.name!r})"
+        return f"Experiment({self.database.url.render_as_string()!r}, {self.name!r})"
 
     def __enter__(self) -> Experiment:
         return self
@@ -50,7 +50,7 @@ class Experiment:
 
     def close(self) -> None:
         """Give the connections back. What was answered is stored already."""
-        self.store.close()
+        self.database.close()
 
     @classmethod
     def create(
@@ -99,18 +99,18 @@ class Experiment:
         batching: Any = None,
     ) -> Experiment:
         """An experiment that exists. Parts made of functions, which no database holds, are given again."""
-        store = Store(url, create=False)
-        with store.read() as c:
-            row = store.find(c, name)
+        database = Database(url, create=False)
+        with database.read() as c:
+            row = database.find(c, name)
         spec = Spec.from_json(row.spec, model=model, sampler=sampler, batching=batching)
-        return cls(Context(store, name, spec, row, clock, actor))
+        return cls(Context(database, name, spec, row, clock, actor))
 
     def ask(self, n: int = 1, request_id: str | None = None) -> Answer:
         """Up to n decisions, stored before they are returned. The same `request_id` returns the same decisions."""
         return asking.ask(self.context, n, request_id)
 
     def tell(self, rewards: Iterable[Any], request_id: str | None = None) -> Told:
-        """Record (decision id, reward) pairs. Nothing raises for a bad row: the answer says what became of each."""
+        """DbRow (decision id, reward) pairs. Nothing raises for a bad row: the answer says what became of each."""
         return telling.tell(self.context, rewards, request_id)
 
     def tell_aggregate(

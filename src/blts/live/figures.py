@@ -22,7 +22,7 @@ from ..drawing.labels import Point, end_labels, place, spread
 from ..drawing.style import COLOURS, GREY, Look, grid, looks, settle, to_svg
 from ..errors import ConfigError
 from . import schema
-from .export import Table, table_of
+from .export import DecisionTable, table_of
 from .report import posterior_draws
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
         import matplotlib as matplotlib
     except ImportError:
         raise ConfigError('Figures need matplotlib; install it with: pip install "blts[report]".') from None
-    with experiment.store.read() as c:
-        row = experiment.store.find(c, experiment.name)
+    with experiment.database.read() as c:
+        row = experiment.database.find(c, experiment.name)
         current = experiment.context.policy(c, row.version)
         changes = _changes(c, experiment.id)
     table = table_of(experiment)
@@ -87,7 +87,7 @@ def _changes(c: sa.Connection, experiment: int) -> list[int]:
     return list(c.execute(sa.select(entries.c.t).where(*used).order_by(entries.c.version)).scalars())
 
 
-def _looks(table: Table) -> dict[str, Look]:
+def _looks(table: DecisionTable) -> dict[str, Look]:
     """A look for every arm, the same in all figures: colours for the arms played most, grey for the others."""
     plays = np.bincount(table.arms, minlength=len(table.labels))
     most = sorted(np.argsort(-plays, kind="stable")[: len(COLOURS)])
@@ -99,7 +99,7 @@ def _coloured(labels: Sequence[str], look: dict[str, Look]) -> list[str]:
     return [label for label in labels if look[label].colour != GREY]
 
 
-def _allocation(table: Table, changes: list[int], look: dict[str, Look]) -> Figure:
+def _allocation(table: DecisionTable, changes: list[int], look: dict[str, Look]) -> Figure:
     """What share of each batch every arm had."""
     batches = np.unique(table.batches)
     played = np.array([np.bincount(table.arms[table.batches == b], minlength=len(table.labels)) for b in batches]).T
@@ -162,7 +162,7 @@ def _bulk(draws: np.ndarray) -> tuple[float, float]:
     return float(np.max([q[0], q[2] - reach], 0).min()), float(np.min([q[4], q[2] + reach], 0).max())
 
 
-def _rewards(table: Table, current: Policy) -> Figure:
+def _rewards(table: DecisionTable, current: Policy) -> Figure:
     """Rewards of all active arms, with rewards drawn from the posterior in the arms' own proportions."""
     from matplotlib.ticker import MaxNLocator
 

@@ -46,7 +46,7 @@ class Part(NamedTuple):
         return f"{self.name}({options})" if options else self.name or repr(self.value)
 
 
-class World(NamedTuple):
+class ArmSetting(NamedTuple):
     """What the builders of agents and batchings are told of an experiment."""
 
     model: Any
@@ -167,28 +167,28 @@ def restricted(model: Any, active: tuple[int, ...]) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[jnp.asarray(active)], model)
 
 
-def agent_of(part: Part, world: World) -> Any:
+def agent_of(part: Part, setting: ArmSetting) -> Any:
     if part.name is not None:
         entry = registry.find("agent", part.name)
         if "bandit" not in entry.about.get("worlds", ("bandit",)):
             raise ConfigError(f"The agent {part.name!r} is for MDPs and cannot run an experiment; use blts, exact-ts or ucb1.")
-        return _built("agent", part, world)
+        return _built("agent", part, setting)
     value: Any = part.value
     if isinstance(value, Chain):
         value = Perturb(value)
     if isinstance(value, Belief):
-        return Thompson(world.model, value, world.actions)
+        return Thompson(setting.model, value, setting.actions)
     if isinstance(value, Agent) and value.model is None and "actions" in value.__dataclass_fields__:  # type: ignore[attr-defined]
-        return value if value.actions == world.actions else dataclasses.replace(value, actions=world.actions)
+        return value if value.actions == setting.actions else dataclasses.replace(value, actions=setting.actions)
     raise ConfigError(
         f"A sampler is a name, a belief such as Exact() or Perturb(sgld()), or an agent without a model; got {value!r}."
     )
 
 
-def batching_of(part: Part, world: World) -> Any:
+def batching_of(part: Part, setting: ArmSetting) -> Any:
     if part.name == EXTERNAL:
         return Never()
     if part.name is not None:
-        return _built("batching", part, world)
+        return _built("batching", part, setting)
     require_part("The batching", part.value, Batching, "DoublingCounts(), or a name")
     return part.value

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import _random
 from . import estimates
-from .export import WAITING, Table, table_of
+from .export import WAITING, DecisionTable, table_of
 from .learning import chains_in_words
 from .status import allocation
 
@@ -31,8 +31,8 @@ WHY = (
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
     """A report as JSON could hold it; what does not exist is None."""
-    with experiment.store.read() as c:
-        row = experiment.store.find(c, experiment.name)
+    with experiment.database.read() as c:
+        row = experiment.database.find(c, experiment.name)
         current = experiment.context.policy(c, row.version)
     table = table_of(experiment)
     cap = experiment.spec.cap
@@ -92,7 +92,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
 class _Seen:
     """The decisions that have a reward."""
 
-    def __init__(self, table: Table, has: np.ndarray, capped: np.ndarray):
+    def __init__(self, table: DecisionTable, has: np.ndarray, capped: np.ndarray):
         self.arms, self.rewards = table.arms[has], capped[has]
         self.p, self.batches = table.p[has], table.batches[has]
         self.any = bool(has.any())
@@ -129,12 +129,14 @@ def _draw(agent: Any, state: Any, indices: jax.Array) -> jax.Array:
     return jax.lax.map(one, indices, batch_size=256)
 
 
-def _belief(current: Policy) -> estimates.Belief | None:
+def _belief(current: Policy) -> estimates.PosteriorSummary | None:
     draws = posterior_draws(current)
     return None if draws is None else estimates.summarise(draws, LEVEL)
 
 
-def _arm(k: int, table: Table, status: np.ndarray, seen: _Seen, current: Policy, belief: estimates.Belief | None) -> dict[str, Any]:
+def _arm(
+    k: int, table: DecisionTable, status: np.ndarray, seen: _Seen, current: Policy, belief: estimates.PosteriorSummary | None
+) -> dict[str, Any]:
     mine = table.arms == k
     count = lambda *kinds: int((mine & np.isin(status, kinds)).sum())  # noqa: E731
     out: dict[str, Any] = {
@@ -163,7 +165,7 @@ def _arm(k: int, table: Table, status: np.ndarray, seen: _Seen, current: Policy,
     return out
 
 
-def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, current: Policy) -> str:
+def _recommendation(report: dict[str, Any], belief: estimates.PosteriorSummary | None, current: Policy) -> str:
     """One sentence for a person to act on."""
     ratio = report["sample_ratio"]
     if ratio is not None and ratio["alarm"]:

@@ -19,7 +19,20 @@ from ..errors import ConfigError
 from ..models import base as models
 from . import policy
 from .checks import check_labels, check_metadata, check_support, outside
-from .parts import BATCHINGS, SAMPLERS, Arm, Part, World, agent_of, batching_of, from_data, model_of, part_of, restricted, to_data
+from .parts import (
+    BATCHINGS,
+    SAMPLERS,
+    Arm,
+    ArmSetting,
+    Part,
+    agent_of,
+    batching_of,
+    from_data,
+    model_of,
+    part_of,
+    restricted,
+    to_data,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,14 +123,14 @@ class Spec:
     def build(self, active: tuple[int, ...], arms: Sequence[Arm]) -> Built:
         """The objects that decide among the active ones of all arms there have been."""
         model = restricted(model_of(self.model, arms), active)
-        world = World(model, len(active), self.horizon)
-        agent = agent_of(self.sampler, world)
+        setting = ArmSetting(model, len(active), self.horizon)
+        agent = agent_of(self.sampler, setting)
         if agent.actions != len(active):
             raise ConfigError(f"{self.sampler.words} plays {agent.actions} arms and the experiment has {len(active)}.")
         labels = [arms[i].label for i in active]
         added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
         mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in))
-        return Built(model, agent, batching_of(self.batching, world), mixture)
+        return Built(model, agent, batching_of(self.batching, setting), mixture)
 
     # As text
 

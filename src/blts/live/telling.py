@@ -13,7 +13,7 @@ from ..errors import ConfigError, UnknownName, whole
 from . import aggregate, entries, ledger, parsing, refreshing
 from .answers import Told
 from .asking import MOST_AT_ONCE
-from .store import Record
+from .database import DbRow
 
 if TYPE_CHECKING:
     from .context import Context
@@ -22,10 +22,10 @@ NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 
 
 def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
-    """Record (decision id, reward) pairs in one transaction."""
+    """DbRow (decision id, reward) pairs in one transaction."""
     rows = [parsing.parse(row, ctx.code, ctx.model) for row in rewards]
     what = "" if request_id is None else f"tell {_digest(rows)}"
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
@@ -47,7 +47,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
     whole("count", count, 1, MOST_AT_ONCE)
     values = aggregate.rows(ctx.model, count, totals)
     what = "aggregate " + json.dumps([arm, count, totals])
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
@@ -72,7 +72,7 @@ class _Accepted(NamedTuple):
     """Whether the decision had no entry before."""
 
 
-def _sorted(ctx: Context, c: sa.Connection, row: Record, rows: list[parsing.Row]) -> tuple[dict[str, list[Any]], list[_Accepted]]:
+def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[parsing.Row]) -> tuple[dict[str, list[Any]], list[_Accepted]]:
     """The rows that are not accepted by their fate, and those that are."""
     fates: dict[str, list[Any]] = {fate: [] for fate in NOT_ACCEPTED}
     mine = {r.t for r in rows if r.t is not None and r.t <= row.t}
@@ -100,7 +100,7 @@ def _sorted(ctx: Context, c: sa.Connection, row: Record, rows: list[parsing.Row]
 def _write(
     ctx: Context,
     c: sa.Connection,
-    row: Record,
+    row: DbRow,
     kind: str,
     ts: list[int],
     values: list[float],

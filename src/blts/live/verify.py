@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from . import arms as changing
 from . import asking, encoding, ledger, policy, refreshing, schema
-from .store import record
+from .database import record
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -31,7 +31,7 @@ class _Made(NamedTuple):
 
 def differences(ctx: Context) -> list[str]:
     """What the replay finds otherwise than stored; nothing where all is well."""
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         replay = _Replay(ctx, c)
         replay.run()
     return replay.found[:MOST]

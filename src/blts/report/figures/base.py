@@ -15,7 +15,7 @@ from ..tables import axes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Rows = Sequence[Mapping[str, str]]
+CsvRows = Sequence[Mapping[str, str]]
 """Rows as read from a CSV file."""
 PANELS = ("env", "batching", "prior", "horizon", "drawn")
 """Names that make panels; the others make lines."""
@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
     """In inches, as drawn."""
 
 
-class Line(NamedTuple):
+class Placed(NamedTuple):
     """A condition's place in a figure."""
 
     measured: Measured
@@ -51,7 +51,7 @@ class Kind:
     needs: tuple[str, ...]
     """Arrays that it shows."""
     rows: Callable[[Outcome], list[Row]]
-    draw: Callable[[Rows], Figure]
+    draw: Callable[[CsvRows], Figure]
     caption: Callable[[Outcome], str]
     alt: Callable[[Outcome], str]
 
@@ -82,16 +82,16 @@ def thinned(times: Sequence[float], most: int = 100) -> list[int]:
     return list(dict.fromkeys(min(len(times) - 1, round(i * step)) for i in range(most)))
 
 
-def places(outcome: Outcome) -> list[Line]:
+def places(outcome: Outcome) -> list[Placed]:
     """Where conditions stand: panels by batching, prior and problem, lines by agent and options."""
     lines, panels = names(outcome)
     return placed(outcome, lines, panels)
 
 
-def placed(outcome: Outcome, lines: list[str], panels: list[str]) -> list[Line]:
+def placed(outcome: Outcome, lines: list[str], panels: list[str]) -> list[Placed]:
     """The first name of panels goes across, the others down."""
     found = [
-        Line(m, outcome.label(m, panels[1:]), outcome.label(m, panels), outcome.label(m, lines, outcome.study.task))
+        Placed(m, outcome.label(m, panels[1:]), outcome.label(m, panels), outcome.label(m, lines, outcome.study.task))
         for m in outcome.measured
     ]
     blocks = list(dict.fromkeys(line.block for line in found))

@@ -12,7 +12,7 @@ from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed
-from .base import Kind, Rows, across, names, placed, thinned
+from .base import CsvRows, Kind, across, names, placed, thinned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=across(rows))

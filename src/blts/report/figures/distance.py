@@ -13,7 +13,7 @@ from ...statistics import percentiles, resampled_means
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed
-from .base import Kind, Rows
+from .base import CsvRows, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     look = looks([row["line"] for row in rows])
     figure, ((left,), (right,)) = grid(2, across=2, panel=(4.9, 3.6))
     bounds = _bounds(rows)
@@ -90,7 +90,7 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
-def _bounds(rows: Rows) -> dict[str, Rows]:
+def _bounds(rows: CsvRows) -> dict[str, CsvRows]:
     """The bound of each line against n, or one for all where they have the same."""
     lines = groups([row for row in rows if row["bound"]], "line")
     found = {label: sorted(line, key=lambda row: number(row["n"])) for label, line in lines.items()}

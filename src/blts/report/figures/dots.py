@@ -10,7 +10,7 @@ from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..tables import label_names
 from ..words import metric_of
-from .base import Kind, Rows
+from .base import CsvRows, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def rows(outcome: Outcome, metric: str = "") -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     from matplotlib.figure import Figure
 
     panels = groups(rows, "panel")

@@ -12,7 +12,7 @@ from ...errors import ConfigError
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from .base import Kind, Rows, across, places, thinned, whom
+from .base import CsvRows, Kind, across, places, thinned, whom
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=across(rows))
