@@ -183,14 +183,14 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
     from ..compilation import keep_programs
     from ..report import check_libraries
     from ..report.figures import kind
-    from ..studies import Store, check_engine
+    from ..studies import Store, engine_named
     from ..studies import run as run_studies
 
     check_libraries()
     for study in studies:
         for name in study.figures:
             kind(name)
-    check_engine(where["engine"], where["workers"], where["address"])
+    engine_named(where["engine"], where["workers"], where["address"])
     store = Store.create(out)
     keep_programs()
     console = Console()

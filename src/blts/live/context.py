@@ -41,7 +41,9 @@ class Context:
     def __init__(self, database: Database, name: str, spec: Spec, row: DbRow, clock: Callable[[], float], actor: str | None):
         self.database, self.name, self.spec = database, name, spec
         self.id, self.code = row.id, row.code
-        self.actor = _who() if actor is None else check_text("actor", actor)
+        if actor is not None:
+            check_text("actor", actor)
+        self.actor = _who() if actor is None else actor
         self.key = policy.root_key(spec.seed)
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()

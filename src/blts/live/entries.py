@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from .._typing import Tree
 from ..agents import Agent
+from ..agents.beliefs import PerturbState
 from ..declared import provides
 from ..errors import ConfigError
 from . import database, encoding, ledger, schema
@@ -189,7 +190,7 @@ def _theta(agent: Agent, state: Tree) -> np.ndarray | None:
         return None
     if provides(agent.belief, "members"):
         return np.asarray(agent.belief.members(state), float).mean(1)
-    return np.asarray(state.theta, float) if hasattr(state, "theta") else None
+    return np.asarray(state.theta, float) if isinstance(state, PerturbState) else None
 
 
 def _finite(x: np.ndarray) -> list[float | None]:

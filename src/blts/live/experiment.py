@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import ConfigError
-from . import arms, asking, correcting, creating, refreshing, status, telling
+from . import arms, asking, creating, refreshing, status, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
@@ -140,11 +140,11 @@ class Experiment:
 
     def correct(self, decision_id: str, reward: float, reason: str = "") -> bool:
         """Replace a reward by a new entry; the next refresh learns from it. False where it stood so already."""
-        return correcting.correct(self.context, decision_id, reward, reason)
+        return telling.correct(self.context, decision_id, reward, reason)
 
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
         """Decisions whose unit was never exposed: they count for nothing. How many were not cancelled before."""
-        return correcting.cancel(self.context, decision_ids, reason)
+        return telling.cancel(self.context, decision_ids, reason)
 
     def refresh(self, *, force: bool = False) -> Refreshed:
         """Close the batch and write a new policy version, if all its rewards are in, their window has passed, or forced.

@@ -18,7 +18,7 @@ from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
 from ..models import base as models
 from . import policy
-from .checks import check_labels, check_metadata, check_support, outside
+from .checks import check_labels, check_support, metadata_as_json, outside
 from .parts import (
     BATCHINGS,
     SAMPLERS,
@@ -85,15 +85,16 @@ class Spec:
             **settings,
         )
         spec.check()
+        if spec.control_share and spec.control is None:
+            return dataclasses.replace(spec, control=spec.arms[0].label)
         return spec
 
     def check(self) -> None:
+        """Refuse what no experiment can run on (`ConfigError`)."""
         check_labels([arm.label for arm in self.arms])
         _check_numbers(self)
         if self.control is not None and self.control not in [arm.label for arm in self.arms]:
             raise ConfigError(f"The control {self.control!r} is none of the arms.")
-        if self.control_share and self.control is None:
-            object.__setattr__(self, "control", self.arms[0].label)
         if self.floor * len(self.arms) + self.control_share >= 1:
             raise ConfigError(
                 f"Floors of {self.floor:g} for {len(self.arms)} arms and a control share of {self.control_share:g} leave nothing "
@@ -214,5 +215,5 @@ def _arm(arm: Any) -> Arm:
     if isinstance(arm, Mapping):
         if set(arm) - {"label", "metadata"} or "label" not in arm:
             raise ConfigError(f'An arm is a label, or a table with "label" and "metadata"; got {dict(arm)!r}.')
-        return Arm(arm["label"], check_metadata(arm.get("metadata", {})))
+        return Arm(arm["label"], metadata_as_json(arm.get("metadata", {})))
     return Arm(arm)
