@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from .. import _random
 from .._typing import PRNGKey, Tree
+from ..agents import Agent
 from ..errors import ConfigError, UnknownName
 from . import encoding, entries, policy, schema
 from .checks import check_text, metadata_as_json
@@ -120,6 +121,6 @@ def _carry(old: Tree, fresh: Tree, before: tuple[int, ...], after: tuple[int, ..
 
 
 @jax.jit
-def _start(key: PRNGKey, agent: Any, version: int) -> Tree:
+def _start(key: PRNGKey, agent: Agent, version: int) -> Tree:
     """Starting values for a policy version with other arms."""
     return agent.init(_random.fold_in(_random.fold_in(key, GROWN), version))

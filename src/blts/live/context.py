@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import sqlalchemy as sa
 
+from ..models import Model
 from . import encoding, entries, ledger, policy, schema
 from .checks import check_text
 from .database import Database, DbRow
@@ -66,7 +67,7 @@ class Context:
         return self.database.find(c, self.name, lock=lock)
 
     @cached_property
-    def model(self) -> Any:
+    def model(self) -> Model:
         """The model, for what all its arms share: its support and its statistics."""
         return self.spec.build(tuple(range(len(self.spec.arms))), self.spec.arms).model
 

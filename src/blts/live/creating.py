@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import sqlalchemy as sa
 
+from .._typing import Tree
 from ..errors import ConfigError
 from . import encoding, entries, policy, schema
 from .checks import check_text
@@ -88,7 +89,7 @@ def _code(name: str, taken: set[str]) -> str:
     raise ConfigError("There are too many experiments in this database.")
 
 
-def _check_arms_in_front(state: Any, arms: int) -> None:
+def _check_arms_in_front(state: Tree, arms: int) -> None:
     """Every array of a state has its arms in front; that is what lets arms come and go."""
     for leaf in jax.tree.leaves(state):
         if jnp.ndim(leaf) == 0 or jnp.shape(leaf)[0] != arms:

@@ -49,10 +49,12 @@ def add_request(ctx: Context, c: sa.Connection, request_id: str | None, what: st
         insert(c, schema.requests, columns, 1)
 
 
-def add_rewards(ctx: Context, c: sa.Connection, position: int, ts: list[int], kind: str, values: list[Any], now: float) -> str:
-    """Entries behind a position; a digest of them, for the audit log."""
+def add_rewards(
+    ctx: Context, c: sa.Connection, position: int, ts: list[int], kind: str, values: Sequence[float | None], now: float
+) -> str:
+    """Append reward entries behind a position; return a digest of them, for the audit log."""
     positions = list(range(position + 1, position + 1 + len(ts)))
-    columns = {"experiment": ctx.id, "position": positions, "t": ts, "kind": kind, "reward": values, "at": now}
+    columns = {"experiment": ctx.id, "position": positions, "t": ts, "kind": kind, "reward": list(values), "at": now}
     insert(c, schema.rewards, columns, len(ts))
     return ledger.digest(zip(positions, ts, [kind] * len(ts), values, strict=True))
 

@@ -12,11 +12,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..agents import Agent, Belief
+from ..batching import Batching
 from ..errors import ConfigError
+from ..models import Model
+from ..samplers import Chain
 from . import arms, asking, creating, refreshing, status, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
+from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
 from .spec import Spec
 
 
@@ -57,10 +62,10 @@ class Experiment:
         cls,
         url: str | os.PathLike[str] | None,
         name: str,
-        arms: Any = None,
-        model: Any = None,
-        sampler: Any = "thompson",
-        batching: Any = "doubling",
+        arms: ArmsGiven | None = None,
+        model: ModelGiven | None = None,
+        sampler: SamplerGiven = "thompson",
+        batching: BatchingGiven = "doubling",
         *,
         spec: Spec | None = None,
         clock: Callable[[], float] = time.time,
@@ -94,9 +99,9 @@ class Experiment:
         *,
         clock: Callable[[], float] = time.time,
         actor: str | None = None,
-        model: Any = None,
-        sampler: Any = None,
-        batching: Any = None,
+        model: Model | None = None,
+        sampler: Belief | Chain | Agent | None = None,
+        batching: Batching | None = None,
     ) -> Experiment:
         """An experiment that exists. Parts made of functions, which no database holds, are given again."""
         database = Database(url, create=False)

@@ -10,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
+from .._typing import Tree
+from ..agents import Thompson
 from . import estimates
 from .export import WAITING, DecisionTable, table_of
 from .learning import chains_in_words
@@ -123,7 +125,7 @@ def posterior_draws(current: Policy, draws: int = DRAWS) -> np.ndarray | None:
 
 
 @jax.jit
-def _draw(agent: Any, state: Any, indices: jax.Array) -> jax.Array:
+def _draw(agent: Thompson, state: Tree, indices: jax.Array) -> jax.Array:
     key = _random.as_key(0)  # fixed: the same state gives the same report
     one = lambda i: agent.mean_rewards(agent.belief.draw(_random.fold_in(key, i), agent.model, state), ())  # noqa: E731
     return jax.lax.map(one, indices, batch_size=256)
@@ -194,9 +196,9 @@ def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
     return None if theory.inside else theory.why
 
 
-def _number(x: Any) -> float | None:
+def _number(x: float | None) -> float | None:
     return float(x) if x is not None and math.isfinite(x) else None
 
 
-def _share(part: Any, whole: Any) -> float | None:
+def _share(part: float, whole: float) -> float | None:
     return float(part) / float(whole) if whole else None

@@ -7,12 +7,13 @@ import json
 import math
 import pathlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from ..agents import Agent
+from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
@@ -24,7 +25,11 @@ from .parts import (
     SAMPLERS,
     Arm,
     ArmSetting,
+    ArmsGiven,
+    BatchingGiven,
+    ModelGiven,
     Part,
+    SamplerGiven,
     agent_of,
     batching_of,
     from_data,
@@ -66,8 +71,27 @@ class Spec:
     propensities are exact and the vector elsewhere."""
 
     @staticmethod
-    def of(arms: Any, model: Any, sampler: Any = "thompson", batching: Any = "doubling", **settings: Any) -> Spec:
+    def of(
+        arms: ArmsGiven,
+        model: ModelGiven,
+        sampler: SamplerGiven = "thompson",
+        batching: BatchingGiven = "doubling",
+        **settings: Any,
+    ) -> Spec:
         """A checked specification from names, mappings or objects.
+
+        Args:
+            arms: labels, or a mapping from labels to what is known of them.
+            model: what is believed of the rewards.
+            sampler: how arms are chosen.
+            batching: when batches close.
+            settings: the other fields of this class.
+
+        Returns:
+            The specification.
+
+        Raises:
+            ConfigError: an experiment cannot run on it.
 
         >>> from blts.live import Spec
         >>> Spec.of(["A", "B"], "bernoulli", "exact", "external", seed=3).sampler.words
@@ -166,13 +190,15 @@ class Spec:
 
 
 class Built(NamedTuple):
-    model: Any
-    agent: Any
-    batching: Any
+    """The objects that decide among the active arms."""
+
+    model: models.Model
+    agent: Agent
+    batching: Batching
     mixture: policy.Mixture
 
 
-def from_mapping(data: Any) -> Spec:
+def from_mapping(data: object) -> Spec:
     """A specification from what a TOML or JSON file holds."""
     if not isinstance(data, dict) or "arms" not in data or "model" not in data:
         raise ConfigError('A specification is a table with at least "arms" and "model".')
@@ -180,7 +206,7 @@ def from_mapping(data: Any) -> Spec:
 
 
 def _check_numbers(spec: Spec) -> None:
-    def number(name: str, holds: Any, sentence: str, whole: bool = False, optional: bool = False) -> None:
+    def number(name: str, holds: Callable[[Any], bool], sentence: str, whole: bool = False, optional: bool = False) -> None:
         value = getattr(spec, name)
         if optional and value is None:
             return
@@ -201,7 +227,7 @@ def _check_numbers(spec: Spec) -> None:
         raise ConfigError(f'draw must be "auto", "agent" or "vector"; got {spec.draw!r}.')
 
 
-def _several(arms: Any) -> list[Any]:
+def _several(arms: object) -> list[Any]:
     if isinstance(arms, Mapping):
         return [{"label": label, "metadata": metadata} for label, metadata in arms.items()]
     if isinstance(arms, str) or not isinstance(arms, Sequence):

@@ -147,7 +147,7 @@ def cancel(ctx: Context, decision_ids: Sequence[str], reason: str) -> int:
     return _supersede(ctx, "cancel", pairs, ledger.Standing("cancelled", None), reason)
 
 
-def _supersede(ctx: Context, what: str, ids: Sequence[tuple[Any, int | None]], entry: ledger.Standing, reason: str) -> int:
+def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], entry: ledger.Standing, reason: str) -> int:
     """Append an entry for each decision whose last entry says something else; return how many were appended."""
     kind, reward = entry
     with ctx.database.write() as c:
@@ -179,7 +179,7 @@ def _supersede(ctx: Context, what: str, ids: Sequence[tuple[Any, int | None]], e
 
 
 class ParsedRow(NamedTuple):
-    id: Any
+    id: str
     t: int | None
     """The decision's number, or None where the id is not of this experiment."""
     reward: float
@@ -189,7 +189,7 @@ class ParsedRow(NamedTuple):
     """The row is not even a pair."""
 
 
-def parse(row: Any, code: str, model: Model) -> ParsedRow:
+def parse(row: object, code: str, model: Model) -> ParsedRow:
     """Read one row of `tell`, whatever it is.
 
     Args:
@@ -201,7 +201,7 @@ def parse(row: Any, code: str, model: Model) -> ParsedRow:
         The decision's number and the reward, or why the row is invalid.
     """
     try:
-        decision, reward = row
+        decision, reward = row  # type: ignore[misc]
     except (TypeError, ValueError):
         return ParsedRow(_shown(row), None, math.nan, "a row is a decision id and a reward", True)
     number, invalid = _number(reward)
@@ -210,7 +210,7 @@ def parse(row: Any, code: str, model: Model) -> ParsedRow:
     return ParsedRow(decision if isinstance(decision, str) else _shown(decision), index_of(decision, code), number, invalid)
 
 
-def index_of(decision: Any, code: str) -> int | None:
+def index_of(decision: object, code: str) -> int | None:
     """The number of a decision of this experiment, from its id."""
     match = _ID.fullmatch(decision) if isinstance(decision, str) else None
     return int(match[2]) if match is not None and match[1] == code else None
@@ -225,5 +225,5 @@ def _number(reward: Any) -> tuple[float, str | None]:
         return math.nan, "a reward must be a number"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return repr(value)[:100]
