@@ -35,10 +35,10 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
             return Told(**known)
-        fates, accepted = _sorted(ctx, c, row, rows)
-        counts = {"accepted": len(accepted)} | {fate: len(fates[fate]) for fate in NOT_ACCEPTED}
+        outcomes, accepted = _sorted(ctx, c, row, rows)
+        counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and x.t > row.began for x in accepted)
-        ids = {fate: some for fate, some in fates.items() if some}
+        ids = {outcome: some for outcome, some in outcomes.items() if some}
         answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
         _write(ctx, c, row, new, answer, audit=("tell", counts | {"awaited": awaited}), request=(request_id, what))
@@ -79,28 +79,28 @@ class _Accepted(NamedTuple):
 
 
 def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[Any]], list[_Accepted]]:
-    """The rows that are not accepted by their fate, and those that are."""
-    fates: dict[str, list[Any]] = {fate: [] for fate in NOT_ACCEPTED}
+    """Rejected rows by outcome, and accepted rows."""
+    outcomes: dict[str, list[Any]] = {outcome: [] for outcome in NOT_ACCEPTED}
     mine = {r.t for r in rows if r.t is not None and r.t <= row.t}
     stands = ledger.standings(c, ctx.id, list(mine)) if mine else {}
     accepted: list[_Accepted] = []
     for r in rows:
         if r.malformed:
-            fates["invalid"].append([r.id, r.invalid])
+            outcomes["invalid"].append([r.id, r.invalid])
         elif r.t is None or r.t not in mine:
-            fates["unknown"].append(r.id)
+            outcomes["unknown"].append(r.id)
         elif r.invalid is not None:
-            fates["invalid"].append([r.id, r.invalid])
+            outcomes["invalid"].append([r.id, r.invalid])
         else:
             standing = stands.get(r.t)
             if standing is None or standing.kind in ("default", "missing"):
                 accepted.append(_Accepted(r.t, r.reward, standing is None))
                 stands[r.t] = ledger.Standing("told", r.reward)
             elif standing.kind in ("told", "corrected") and standing.reward == r.reward:
-                fates["duplicate"].append(r.id)
+                outcomes["duplicate"].append(r.id)
             else:
-                fates["conflict"].append(r.id)
-    return fates, accepted
+                outcomes["conflict"].append(r.id)
+    return outcomes, accepted
 
 
 class _Entries(NamedTuple):
