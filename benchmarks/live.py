@@ -124,8 +124,8 @@ def refreshes(folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
         experiment.context.fold = ledger.Fold(experiment.id)  # as in a process that has read nothing yet
         whole = timed(lambda experiment=experiment: experiment.refresh(force=True))
         began = time.perf_counter()
-        with experiment.store.read() as c:
-            row = experiment.store.find(c, "x")
+        with experiment.database.read() as c:
+            row = experiment.database.find(c, "x")
             current = experiment.context.policy(c, row.version)
             data = ledger.Fold(experiment.id).until(c, row.position).rows.data
         read = time.perf_counter() - began

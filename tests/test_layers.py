@@ -29,7 +29,7 @@ LAYERS = (
     ("dynamics",),
     ("models", "decision"),
     ("planning",),
-    ("registry", "random", "compilation", "statistics"),
+    ("registry", "random", "compilation", "statistics", "drawing"),
     ("plugins",),
     ("_draws",),
     ("_random",),

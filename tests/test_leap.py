@@ -31,12 +31,12 @@ from blts import (
     ula,
 )
 from blts._random import as_key
+from blts.agents import propensity
 from blts.batching import DoubledSinceSwitch, Geometric, Grid, OneOf
 from blts.errors import ConfigError
 from blts.leap import engine
-from blts.leap.quadrature import propensities
 from blts.models import Gamma, Laplace, Poisson
-from blts.models.marginal import BetaLaw, GammaLaw, InverseGammaLaw, NormalLaw
+from blts.models.marginal import BetaLaw, GammaLaw, InverseGammaLaw, NormalLaw, StudentTLaw
 from blts.trace import Trace
 from laws import LEVEL, ks_p
 
@@ -142,6 +142,7 @@ GAUSSIANS = {
         for i in range(30)
     },
 }
+propensities = partial(propensity.of_laws, fast=True)
 of_gaussians = jax.jit(lambda mean, sd: propensities(NormalLaw(mean, sd)))
 
 
@@ -205,6 +206,11 @@ def test_probabilities_of_other_arms(name):
     p = np.asarray(jax.jit(propensities)(kind(jnp.asarray(a, float), jnp.asarray(b, float))))
     assert exact.sum() == pytest.approx(1, abs=1e-6)
     assert 0.5 * np.abs(p - exact).sum() < 1e-4
+
+
+def test_laws_without_a_fast_rule_have_the_general_one():
+    law = StudentTLaw(jnp.array([3.0, 9.0]), jnp.array([0.0, 0.5]), jnp.array([1.0, 0.2]))
+    assert propensities(law).tolist() == propensity.of_laws(law).tolist() != [0.5, 0.5]
 
 
 # The end of a batch

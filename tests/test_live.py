@@ -23,7 +23,7 @@ from blts.batching import DoublingCounts, Fixed, Geometric, Sequential, StaticDo
 from blts.declared import provides
 from blts.envs import Bandit
 from blts.errors import BltsError, ConfigError, StoreError, UnknownName
-from blts.live import Experiment, Spec, ledger, policy, schema, store
+from blts.live import Experiment, Spec, database, ledger, policy, schema
 from blts.live.aggregate import NEEDS
 from blts.live.aggregate import rows as rows_of_totals
 from blts.live.checks import outside
@@ -694,7 +694,7 @@ def test_pause_and_resume(tmp_path):
 
 def tamper(experiment, statement: str) -> None:
     """A change behind the library's back, with the database's own guard taken away first."""
-    with experiment.store.engine.connect() as c:
+    with experiment.database.engine.connect() as c:
         for table in schema.LEDGER:
             for action in ("update", "delete"):
                 c.exec_driver_sql(f"DROP TRIGGER IF EXISTS {table.name}_no_{action}")
@@ -734,7 +734,7 @@ def test_the_database_refuses_to_change_the_ledger(tmp_path, table):
     experiment = made(tmp_path)
     experiment.tell(rewarded(experiment.ask(2, request_id="r")))
     for statement in (f"UPDATE {table} SET experiment = 5", f"DELETE FROM {table}"):
-        with experiment.store.engine.connect() as c, pytest.raises(sa.exc.DatabaseError, match="append-only"):
+        with experiment.database.engine.connect() as c, pytest.raises(sa.exc.DatabaseError, match="append-only"):
             c.exec_driver_sql(statement)
 
 
@@ -750,8 +750,8 @@ def test_other_schema_versions_are_refused_and_migrated(url, monkeypatch):
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column))
     with pytest.raises(StoreError, match="schema version 1 and this blts needs 2"):
         Experiment.open(url, "mail")
-    assert store.Store.migrate(url) == (1, 2)
-    assert store.Store.migrate(url) == (2, 2)
+    assert database.Database.migrate(url) == (1, 2)
+    assert database.Database.migrate(url) == (2, 2)
     experiment = Experiment.open(url, "mail")
     assert len(experiment.ask(2).decisions) == 2
     assert experiment.verify() == []
@@ -759,7 +759,7 @@ def test_other_schema_versions_are_refused_and_migrated(url, monkeypatch):
     with pytest.raises(StoreError, match="schema version 2 and this blts knows 1"):
         Experiment.open(url, "mail")
     with pytest.raises(StoreError, match="newer"):
-        store.Store.migrate(url)
+        database.Database.migrate(url)
 
 
 def test_a_migration_that_fails_changes_nothing(url, monkeypatch):
@@ -771,7 +771,7 @@ def test_a_migration_that_fails_changes_nothing(url, monkeypatch):
 
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, fail))
     with pytest.raises(StoreError, match="This step fails"):
-        store.Store.migrate(url)
+        database.Database.migrate(url)
     monkeypatch.undo()
     assert len(Experiment.open(url, "mail").ask(2).decisions) == 2
 
@@ -780,19 +780,19 @@ def test_places_that_cannot_be_used_are_refused(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="no database"):
         Experiment.open(tmp_path / "nothing.db", "mail")
     with pytest.raises(StoreError, match="no database"):
-        store.Store.migrate(tmp_path / "nothing.db")
+        database.Database.migrate(tmp_path / "nothing.db")
     assert not (tmp_path / "nothing.db").exists()
     with pytest.raises(StoreError, match="3 is not a database URL"):
-        store.Store(3)  # type: ignore[arg-type]
+        database.Database(3)  # type: ignore[arg-type]
     with pytest.raises(StoreError, match="SQLite or PostgreSQL"):
-        store.Store("mysql://host/name")
+        database.Database("mysql://host/name")
     with pytest.raises(StoreError, match="not a database URL"):
-        store.Store("sqlite://:x:/:")
+        database.Database("sqlite://:x:/:")
     with pytest.raises(StoreError, match="cannot be used"):
-        store.Store(tmp_path / "no" / "folder" / "x.db")
+        database.Database(tmp_path / "no" / "folder" / "x.db")
     (tmp_path / "text.db").write_text("This is no database, and long enough to be seen as such. " * 20)
     with pytest.raises(StoreError, match="cannot be used"):
-        store.Store(tmp_path / "text.db")
+        database.Database(tmp_path / "text.db")
     made(tmp_path)
     with pytest.raises(UnknownName, match="Did you mean 'mail'"):
         Experiment.open(tmp_path / "blts.db", "mial")
@@ -1011,7 +1011,7 @@ def check_any_calls(url, data) -> None:
             assert reward == stands[i]
         else:
             assert status in ("pending", "default", "cancelled")
-    with experiment.store.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
+    with experiment.database.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
         end = experiment.context.row(c).position
         standing = ledger.Fold(experiment.id).until(c, end).rows
         np.testing.assert_equal(experiment.context.fold.until(c, end).rows, standing)

@@ -18,8 +18,8 @@ import pytest
 import sqlalchemy as sa
 
 from blts.live import Experiment, schema
+from blts.live.database import Database
 from blts.live.export import table_of
-from blts.live.store import Store
 
 LABELS = ("A", "B", "C")
 SPEC = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "seed": 11}
@@ -73,7 +73,7 @@ def state_of(experiment: Experiment) -> dict:
 
 
 def states(experiment: Experiment) -> list[str]:
-    with experiment.store.read() as c:
+    with experiment.database.read() as c:
         entries = schema.policies
         query = sa.select(entries.c.state).where(entries.c.experiment == experiment.id).order_by(entries.c.version)
         return list(c.execute(query).scalars())
@@ -172,7 +172,7 @@ def test_hundreds_of_killed_processes(url, undisturbed, tmp_path):
 
 def clear(url: str) -> None:
     """Forget everything in a PostgreSQL database."""
-    place = Store(url)
+    place = Database(url)
     with place.engine.connect() as c:
         c.exec_driver_sql("DROP SCHEMA public CASCADE")
         c.exec_driver_sql("CREATE SCHEMA public")

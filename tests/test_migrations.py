@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from blts.errors import StoreError
-from blts.live import Experiment, schema, store
+from blts.live import Experiment, database, schema
 from blts.live.export import table_of
 
 FIXTURES = pathlib.Path(__file__).resolve().parent / "fixtures"
@@ -20,7 +20,7 @@ DIALECTS = ("sqlite", "postgresql")
 
 def described(url: str) -> dict:
     """Tables, columns, keys, indexes and triggers of a database, as the database itself tells them."""
-    place = store.Store(url)
+    place = database.Database(url)
     engine = place.engine
     inspector = sa.inspect(engine)
     found: dict = {}
@@ -43,7 +43,7 @@ def described(url: str) -> dict:
 
 
 def change(url: str, *statements: str) -> None:
-    place = store.Store(url)
+    place = database.Database(url)
     with place.write() as c:
         for statement in statements:
             c.exec_driver_sql(statement)
@@ -53,7 +53,7 @@ def change(url: str, *statements: str) -> None:
 def test_the_steps_make_todays_tables(url):
     migrated = described(url)
     assert migrated.pop("triggers") == sorted(f"{t.name}_no_{action}" for t in schema.LEDGER for action in ("update", "delete"))
-    place = store.Store(url)
+    place = database.Database(url)
     with place.engine.begin() as c:
         schema.metadata.drop_all(c)
         schema.metadata.create_all(c)
@@ -110,7 +110,7 @@ def restored(version: int, url: str) -> str:
     if url.startswith("sqlite"):
         shutil.copy(FIXTURES / f"live-{version}.db", url.removeprefix("sqlite:///"))
         return url
-    engine = sa.create_engine(store.url_of(url))
+    engine = sa.create_engine(database.url_of(url))
     with engine.connect() as c:
         c.connection.driver_connection.execute((FIXTURES / f"live-{version}.sql").read_text())  # type: ignore[union-attr]
         c.connection.commit()
@@ -136,7 +136,7 @@ def goes_on(url: str) -> None:
     labels = [arm["arm"] for arm in mail.report()["arms"]]
     assert labels == ["A", "B", "C", "D ünïcode"]
     assert mail.ask(10, request_id="the first batch").decisions[0].id == table_of(mail).ids[0]  # answered before the upgrade
-    with pytest.raises(StoreError, match="append-only"), mail.store.write() as c:
+    with pytest.raises(StoreError, match="append-only"), mail.database.write() as c:
         c.exec_driver_sql("DELETE FROM blts_rewards")
 
 
@@ -154,7 +154,7 @@ def test_databases_of_earlier_versions_go_on(version, url):
     if version < schema.current():
         with pytest.raises(StoreError, match="blts experiment migrate"):
             Experiment.open(url, "mail")
-    assert store.Store.migrate(url) == (version, schema.current())
+    assert database.Database.migrate(url) == (version, schema.current())
     goes_on(url)
 
 
@@ -164,7 +164,7 @@ def test_databases_of_earlier_versions_take_a_further_step(version, url, monkeyp
     with_a_note(monkeypatch)
     with pytest.raises(StoreError, match=f"schema version {version} and this blts needs {schema.current()}; back it up, then run"):
         Experiment.open(url, "mail")
-    assert store.Store.migrate(url) == (version, schema.current())
+    assert database.Database.migrate(url) == (version, schema.current())
     assert ("note", "TEXT", True, "None") in described(url)["blts_experiments"]["columns"]
     goes_on(url)
 
@@ -172,12 +172,12 @@ def test_databases_of_earlier_versions_take_a_further_step(version, url, monkeyp
 def test_a_fixture_is_what_the_steps_make(url):
     """Restored and migrated, a database of an earlier version has the tables of a new one."""
     new = described(url)
-    place = store.Store(url)
+    place = database.Database(url)
     with place.engine.begin() as c:
         schema.metadata.drop_all(c)
         if not place.sqlite:
             c.exec_driver_sql("DROP FUNCTION blts_refuse()")
     place.close()
     restored(VERSIONS[0], url)
-    store.Store.migrate(url)
+    database.Database.migrate(url)
     assert described(url) == new

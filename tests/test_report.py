@@ -15,10 +15,11 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from blts.drawing.labels import apart
+from blts.drawing.style import looks
 from blts.errors import ConfigError, UnknownName
 from blts.report import insert, markdown_table, outcomes_of, tables_of, write
 from blts.report.figures import KINDS, kind, render
-from blts.report.figures.style import apart, looks
 from blts.report.figures.zero_counts import distance
 from blts.report.outcome import Measured, Outcome
 from blts.report.page import inline

@@ -11,7 +11,7 @@ import typer
 from ..errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..studies import Heading, Shard, Store, Study
+    from ..studies import Cell, Heading, Shard, Store, Study
 
 app = typer.Typer(help="Run studies from files, resume them, and write their reports.", no_args_is_help=True)
 
@@ -183,14 +183,14 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
     from ..compilation import keep_programs
     from ..report import check_libraries
     from ..report.figures import kind
-    from ..studies import Store, check_engine
+    from ..studies import Store, engine_named
     from ..studies import run as run_studies
 
     check_libraries()
     for study in studies:
         for name in study.figures:
             kind(name)
-    check_engine(where["engine"], where["workers"], where["address"])
+    engine_named(where["engine"], where["workers"], where["address"])
     store = Store.create(out)
     keep_programs()
     console = Console()
@@ -210,7 +210,7 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
             if lines:
                 lines.begin(progress.total, progress.stored)
 
-        def finished(cell: Any) -> None:
+        def finished(cell: Cell) -> None:
             counts["computed"] += 1
             bar.update(task, advance=1, description=str(cell))
             if lines:
@@ -245,7 +245,7 @@ class _Lines:
         self.total = total - stored
         print(f"{total} cells, of which {stored} are stored; computing {self.total}.", flush=True)
 
-    def finish(self, cell: Any) -> None:
+    def finish(self, cell: Cell) -> None:
         import time
 
         self.done += 1

@@ -22,10 +22,10 @@ from jax import lax
 from .. import _random
 from .._draws import binomial, log_gamma, multinomial
 from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
+from ..agents import propensity
 from ..arrays import where
 from ..lanes import on_cpu
 from ..loop import Diagnostics, Record
-from .quadrature import propensities
 
 BLOCK = 64  # lanes refreshed together on a CPU: their quadrature fits in the cache, and few idle lanes are computed
 ACCELERATOR_BLOCK = 2**15  # as many lanes as a GPU can use at once; more would only take more memory
@@ -229,7 +229,7 @@ def learn(env, agent, known: tuple[Key[Array, "block 2"], Array, Bool[Array, " b
     keys, theta, within = known
     summary = jax.vmap(partial(draw_rewards, env.model))(keys[:, 0], theta, old.pending, old.summary)
     state, info = agent.observe(keys[:, 1], old.agent, summary)
-    p = jax.vmap(lambda one: propensities(agent.belief.laws(agent.model, one, ())))(state)
+    p = jax.vmap(lambda one: propensity.of_laws(agent.belief.laws(agent.model, one, ()), fast=True))(state)
     diagnostics = jax.vmap(where)(within, old.diagnostics.plus(info), old.diagnostics)
     return Learning(state, summary, jnp.zeros_like(old.pending), p, diagnostics)
 

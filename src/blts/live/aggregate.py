@@ -7,10 +7,9 @@ those sums give the same posterior; these rows are then ordinary rewards to ever
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..errors import ConfigError
-from ..models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, LogNormal, Poisson, ZeroInflatedLogNormal
+from ..models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, LogNormal, Model, Poisson, ZeroInflatedLogNormal
 
 NEEDS: dict[type, tuple[str, ...]] = {
     Bernoulli: ("total",),
@@ -24,7 +23,7 @@ NEEDS: dict[type, tuple[str, ...]] = {
 """What a total must say besides its count."""
 
 
-def rows(model: Any, count: int, totals: dict[str, float | None]) -> list[float]:
+def rows(model: Model, count: int, totals: dict[str, float | None]) -> list[float]:
     """`count` rewards with the given totals."""
     needs = NEEDS.get(type(model))
     if needs is None:
@@ -43,7 +42,7 @@ def rows(model: Any, count: int, totals: dict[str, float | None]) -> list[float]
     return _rows(model, count, {name: float(totals[name] or 0.0) for name in needs})
 
 
-def _rows(model: Any, count: int, totals: dict[str, float]) -> list[float]:
+def _rows(model: Model, count: int, totals: dict[str, float]) -> list[float]:
     if isinstance(model, Bernoulli | Poisson):
         total = totals["total"]
         most = count if isinstance(model, Bernoulli) else math.inf

@@ -27,7 +27,7 @@ class Answer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """How many rows had which fate; `ids` has those that were not accepted, with a reason where they are invalid."""
+    """How many rows had each outcome; `ids` lists those that were not accepted, with a reason where they are invalid."""
 
     accepted: int
     duplicate: int

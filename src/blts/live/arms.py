@@ -11,12 +11,13 @@ import sqlalchemy as sa
 
 from .. import _random
 from .._typing import PRNGKey, Tree
+from ..agents import Agent
 from ..errors import ConfigError, UnknownName
 from . import encoding, entries, policy, schema
-from .checks import check_metadata, check_text
+from .checks import check_text, metadata_as_json
+from .database import DbRow
 from .parts import Arm
 from .spec import Built
-from .store import Record
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -26,8 +27,8 @@ GROWN = policy.LAST - 1  # no decision has this index either: it is for the star
 
 def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: dict[str, float]) -> int:
     check_text("An arm's label", label)
-    arm = Arm(label, check_metadata(metadata or {}), options)
-    with ctx.store.write() as c:
+    arm = Arm(label, metadata_as_json(metadata or {}), options)
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
         if label in [a.label for a in current.arms]:
@@ -35,14 +36,14 @@ def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: 
         active = (*current.active, len(current.arms))
         if ctx.spec.floor * len(active) + ctx.spec.control_share >= 1:
             raise ConfigError(f"With {len(active)} arms the floors and the control share leave nothing to the agent.")
-        detail = {"arm": label, "options": options}
-        version = _rearm(ctx, c, row, current, (*current.arms, arm), active, "add arm", detail)
+        audit = "add arm", {"arm": label, "options": options}
+        version = _rearm(ctx, c, row, current, arms=(*current.arms, arm), active=active, audit=audit)
         entries.add_arms(ctx, c, [arm], len(current.arms), version)
         return version
 
 
 def retire_arm(ctx: Context, label: str, reason: str) -> int:
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
         if label not in current.labels:
@@ -51,7 +52,8 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
             raise ConfigError(f"{label!r} is the last active arm; pause the experiment instead.")
         index = current.active[current.labels.index(label)]
         active = tuple(i for i in current.active if i != index)
-        version = _rearm(ctx, c, row, current, current.arms, active, "retire arm", {"arm": label, "reason": reason})
+        audit = "retire arm", {"arm": label, "reason": reason}
+        version = _rearm(ctx, c, row, current, arms=current.arms, active=active, audit=audit)
         table = schema.arms
         c.execute(sa.update(table).where(table.c.experiment == ctx.id, table.c.arm == index).values(retired=version))
         return version
@@ -60,14 +62,15 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
 def _rearm(
     ctx: Context,
     c: sa.Connection,
-    row: Record,
+    row: DbRow,
     current: Policy,
+    *,
     arms: tuple[Arm, ...],
     active: tuple[int, ...],
-    what: str,
-    detail: dict[str, Any],
+    audit: tuple[str, dict[str, Any]],
 ) -> int:
-    """A policy version for other arms."""
+    """Write a policy version for other active arms; its number."""
+    what, detail = audit
     version, position, now = row.versions + 1, row.position + 1, ctx.now()
     built = ctx.spec.build(active, arms)
     frozen, ticks = carried(ctx, current, ctx.ticks(row, current), active, built, version)
@@ -118,6 +121,6 @@ def _carry(old: Tree, fresh: Tree, before: tuple[int, ...], after: tuple[int, ..
 
 
 @jax.jit
-def _start(key: PRNGKey, agent: Any, version: int) -> Tree:
+def _start(key: PRNGKey, agent: Agent, version: int) -> Tree:
     """Starting values for a policy version with other arms."""
     return agent.init(_random.fold_in(_random.fold_in(key, GROWN), version))

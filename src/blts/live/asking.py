@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from ..errors import whole
 from . import encoding, entries, ledger, policy, refreshing, schema
 from .answers import Answer, Decision, rewards_in_words
-from .store import Record, insert
+from .database import DbRow, insert
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -27,7 +27,7 @@ def ask(ctx: Context, n: int, request_id: str | None) -> Answer:
     if ctx.external:
         refreshing.catch_up(ctx)
     _compile(ctx, n)
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, f"ask {n}")
         if known is not None:
@@ -59,7 +59,7 @@ def ask(ctx: Context, n: int, request_id: str | None) -> Answer:
         )
     ctx.stored_vectors.update(vectors.names)  # only now are they
     ctx.keep_ticks(text, row.t + count, due, current, ticks)
-    return _answer(Record(**vars(row) | changed), decisions, n)
+    return _answer(DbRow(**vars(row) | changed), decisions, n)
 
 
 def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[policy.Clock, list[int], np.ndarray]:
@@ -87,7 +87,7 @@ def _compile(ctx: Context, n: int) -> None:
     size = policy.chunk_size(n)
     if ctx.cached is not None and (len(ctx.cached.active), size) in ctx.compiled:
         return
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         row = ctx.row(c)
         current = ctx.policy(c, row.version)
     if (len(current.active), size) not in ctx.compiled:
@@ -120,7 +120,7 @@ def _of_all_arms(law: np.ndarray, current: Policy) -> list[float]:
 
 
 def _insert_vectors(ctx: Context, c: sa.Connection, vectors: Vectors) -> None:
-    """Store those that are not."""
+    """Database those that are not."""
     new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in ctx.stored_vectors}
     known = _stored_vectors(ctx, c, list(new))
     new = {name: text for name, text in new.items() if name not in known}
@@ -137,7 +137,7 @@ def _stored_vectors(ctx: Context, c: sa.Connection, names: list[str]) -> dict[st
     return found
 
 
-def _answer(row: Record, decisions: tuple[Decision, ...], asked: int) -> Answer:
+def _answer(row: DbRow, decisions: tuple[Decision, ...], asked: int) -> Answer:
     why = None
     if len(decisions) < asked:
         if row.due:

@@ -4,37 +4,48 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
+from ..models import Model
 from ..models.support import SUPPORTS
 
 MOST_ARMS = 1000
 
 
-def check_text(what: str, text: Any, longest: int = 200) -> str:
-    """Refuse what a database cannot hold: empty or endless text, NUL, and halves of characters."""
+def check_text(what: str, text: object, longest: int = 200) -> None:
+    """Refuse what a database cannot hold: empty or very long text, NUL, and lone surrogates.
+
+    Args:
+        what: what the text is, for the message.
+        text: what was given.
+        longest: the most characters it may have.
+
+    Raises:
+        ConfigError: it cannot be stored.
+    """
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{what} must be text that is not empty; got {text!r}.")
     if len(text) > longest:
         raise ConfigError(f"{what} must have at most {longest} characters; this has {len(text)}.")
     if "\x00" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
         raise ConfigError(f"{what} must not contain NUL or lone surrogates; got {text!r}.")
-    return text
 
 
-def check_labels(labels: list[Any]) -> None:
+def check_labels(labels: Sequence[object]) -> None:
+    """Refuse labels of arms that are not text, are given twice, or are too many (`ConfigError`)."""
     if not 1 <= len(labels) <= MOST_ARMS:
         raise ConfigError(f"An experiment has between 1 and {MOST_ARMS} arms; got {len(labels)}.")
     for label in labels:
         check_text("An arm's label", label)
-    twice = {label for label in labels if labels.count(label) > 1}
+    twice = {str(label) for label in labels if labels.count(label) > 1}
     if twice:
         raise ConfigError(f"Arms need labels of their own; {sorted(twice)[0]!r} is given twice.")
 
 
-def check_metadata(metadata: Any) -> dict[str, Any]:
+def metadata_as_json(metadata: object) -> dict[str, Any]:
+    """What is known of an arm, as JSON will give it back; what JSON cannot hold is refused (`ConfigError`)."""
     if not isinstance(metadata, Mapping):
         raise ConfigError(f"An arm's metadata must be a table of names and values; got {metadata!r}.")
     try:
@@ -46,13 +57,14 @@ def check_metadata(metadata: Any) -> dict[str, Any]:
 LARGEST = 1e30  # single precision ends at 3e38, and a square must not pass it
 
 
-def check_support(model: Any) -> None:
+def check_support(model: Model) -> None:
+    """Refuse a model whose support nothing is known of (`ConfigError`)."""
     support = model.support
     if support not in SUPPORTS:
         raise ConfigError(f"A model's support must be one of {', '.join(SUPPORTS)}; {type(model).__name__} has {support!r}.")
 
 
-def outside(model: Any, reward: float) -> str | None:
+def outside(model: Model, reward: float) -> str | None:
     """Why a reward cannot be learned from, or None where it can."""
     if not math.isfinite(reward):
         return "a reward must be finite"

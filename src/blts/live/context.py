@@ -12,11 +12,12 @@ import jax
 import jax.numpy as jnp
 import sqlalchemy as sa
 
+from ..models import Model
 from . import encoding, entries, ledger, policy, schema
 from .checks import check_text
+from .database import Database, DbRow
 from .parts import EXTERNAL, Arm
 from .spec import Built, Spec
-from .store import Record, Store
 
 
 class Policy(NamedTuple):
@@ -38,10 +39,12 @@ class Policy(NamedTuple):
 class Context:
     """One experiment in one database, with what is costly to build kept between calls."""
 
-    def __init__(self, store: Store, name: str, spec: Spec, row: Record, clock: Callable[[], float], actor: str | None):
-        self.store, self.name, self.spec = store, name, spec
+    def __init__(self, database: Database, name: str, spec: Spec, row: DbRow, clock: Callable[[], float], actor: str | None):
+        self.database, self.name, self.spec = database, name, spec
         self.id, self.code = row.id, row.code
-        self.actor = _who() if actor is None else check_text("actor", actor)
+        if actor is not None:
+            check_text("actor", actor)
+        self.actor = _who() if actor is None else actor
         self.key = policy.root_key(spec.seed)
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()
@@ -59,12 +62,12 @@ class Context:
     def now(self) -> float:
         return float(self._clock())
 
-    def row(self, c: sa.Connection, *, lock: bool = False) -> Record:
+    def row(self, c: sa.Connection, *, lock: bool = False) -> DbRow:
         """The experiment as it stands, and where asked nobody else's until the end of the transaction."""
-        return self.store.find(c, self.name, lock=lock)
+        return self.database.find(c, self.name, lock=lock)
 
     @cached_property
-    def model(self) -> Any:
+    def model(self) -> Model:
         """The model, for what all its arms share: its support and its statistics."""
         return self.spec.build(tuple(range(len(self.spec.arms))), self.spec.arms).model
 
@@ -100,7 +103,7 @@ class Context:
             self._built = (active, len(arms)), self.spec.build(active, arms)
         return self._built[1]
 
-    def ticks(self, row: Record, current: Policy) -> policy.Clock:
+    def ticks(self, row: DbRow, current: Policy) -> policy.Clock:
         """The clock that the experiment's row holds."""
         if self._ticks is not None and self._ticks[0] == (row.clock, row.t, bool(row.due), current.active):
             return self._ticks[1]

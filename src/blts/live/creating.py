@@ -12,37 +12,38 @@ import jax
 import jax.numpy as jnp
 import sqlalchemy as sa
 
+from .._typing import Tree
 from ..errors import ConfigError
 from . import encoding, entries, policy, schema
 from .checks import check_text
 from .context import Context
+from .database import Database, DbRow, record
 from .spec import Spec
-from .store import Record, Store, record
 
 
 def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Callable[[], float], actor: str | None) -> Context:
     """A new experiment, or the one that the same call made before."""
     check_text("An experiment's name", name)
-    store, text = Store(url), spec.to_json()
+    database, text = Database(url), spec.to_json()
     key, active = policy.root_key(spec.seed), tuple(range(len(spec.arms)))
     built = spec.build(active, spec.arms)
     state = policy.start(key, built.agent)
     frozen = policy.freeze(built.agent, state, spec.draw)
     _check_arms_in_front(state, len(active))
     ticks = policy.start_clock(key, built.batching, len(active))
-    with store.write() as c:
-        if not store.sqlite:
+    with database.write() as c:
+        if not database.sqlite:
             c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({schema.LOCK})")  # two creations of one name
         row = _row(c, name)
         if row is not None:
             if row.spec != text:
                 raise ConfigError(f"There is an experiment named {name!r} already, with another specification; take another name.")
-            return Context(store, name, spec, row, clock, actor)
+            return Context(database, name, spec, row, clock, actor)
         now = float(clock())
         _insert_row(c, name, text, encoding.clock_text(ticks), now)
         row = _row(c, name)
         assert row is not None
-        ctx = Context(store, name, spec, row, clock, actor)
+        ctx = Context(database, name, spec, row, clock, actor)
         entries.add_arms(ctx, c, spec.arms, 0, 1)
         entries.add_audit(ctx, c, 1, "create", {"spec": json.loads(text)}, now)
         about = entries.about(ctx, spec.arms, active, built, state)
@@ -51,7 +52,7 @@ def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Cal
     return ctx
 
 
-def _row(c: sa.Connection, name: str) -> Record | None:
+def _row(c: sa.Connection, name: str) -> DbRow | None:
     row = c.execute(sa.select(schema.experiments).where(schema.experiments.c.name == name)).first()
     return None if row is None else record(row)
 
@@ -88,7 +89,7 @@ def _code(name: str, taken: set[str]) -> str:
     raise ConfigError("There are too many experiments in this database.")
 
 
-def _check_arms_in_front(state: Any, arms: int) -> None:
+def _check_arms_in_front(state: Tree, arms: int) -> None:
     """Every array of a state has its arms in front; that is what lets arms come and go."""
     for leaf in jax.tree.leaves(state):
         if jnp.ndim(leaf) == 0 or jnp.shape(leaf)[0] != arms:

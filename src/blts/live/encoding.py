@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .._typing import PRNGKey, Tree
+from ..batching import Batching
 from .policy import Clock, start_clock
 
 
@@ -44,7 +44,7 @@ def clock_text(ticks: Clock) -> str:
     return json.dumps([np.asarray(ticks.plays).tolist(), json.loads(encode(ticks.batching))])
 
 
-def clock_from(text: str, t: int, due: bool, key: PRNGKey, batching: Any, arms: int) -> Clock:
+def clock_from(text: str, t: int, due: bool, key: PRNGKey, batching: Batching, arms: int) -> Clock:
     """The clock that an experiment's row holds."""
     plays, state = json.loads(text)
     like = start_clock(key, batching, arms)

@@ -12,12 +12,15 @@ import jax
 import numpy as np
 import sqlalchemy as sa
 
+from .._typing import Tree
+from ..agents import Agent
+from ..agents.beliefs.perturb import PerturbState
 from ..declared import provides
 from ..errors import ConfigError
-from . import encoding, ledger, schema, store
+from . import database, encoding, ledger, schema
 from .checks import check_text
+from .database import DbRow, insert, record
 from .learning import empty_dtype
-from .store import Record, insert, record
 
 if TYPE_CHECKING:
     from .context import Context
@@ -46,10 +49,12 @@ def add_request(ctx: Context, c: sa.Connection, request_id: str | None, what: st
         insert(c, schema.requests, columns, 1)
 
 
-def add_rewards(ctx: Context, c: sa.Connection, position: int, ts: list[int], kind: str, values: list[Any], now: float) -> str:
-    """Entries behind a position; a digest of them, for the audit log."""
+def add_rewards(
+    ctx: Context, c: sa.Connection, position: int, ts: list[int], kind: str, values: Sequence[float | None], now: float
+) -> str:
+    """Append reward entries behind a position; return a digest of them, for the audit log."""
     positions = list(range(position + 1, position + 1 + len(ts)))
-    columns = {"experiment": ctx.id, "position": positions, "t": ts, "kind": kind, "reward": values, "at": now}
+    columns = {"experiment": ctx.id, "position": positions, "t": ts, "kind": kind, "reward": list(values), "at": now}
     insert(c, schema.rewards, columns, len(ts))
     return ledger.digest(zip(positions, ts, [kind] * len(ts), values, strict=True))
 
@@ -86,7 +91,7 @@ def labels(ctx: Context, c: sa.Connection) -> list[str]:
 
 def update(ctx: Context, c: sa.Connection, **values: Any) -> None:
     """The experiment's row: the fold over the ledger, one step further."""
-    store.update(c, schema.experiments, ctx.id, values)
+    database.update(c, schema.experiments, ctx.id, values)
 
 
 def add_policy(
@@ -103,7 +108,7 @@ def add_policy(
     frozen: Frozen,
     about: dict[str, Any],
     now: float,
-    rows: ledger.Rows = ledger.NO_ROWS,
+    rows: ledger.Rewards = ledger.NO_REWARDS,
     failings: Sequence[str] = (),
 ) -> None:
     columns = {
@@ -127,7 +132,7 @@ def add_policy(
     insert(c, schema.policies, columns, 1)
 
 
-def policy_row(c: sa.Connection, experiment: int, version: int) -> Record:
+def policy_row(c: sa.Connection, experiment: int, version: int) -> DbRow:
     table = schema.policies
     row = c.execute(sa.select(table).where(table.c.experiment == experiment, table.c.version == version)).first()
     if row is None:
@@ -140,13 +145,29 @@ def about(
     arms: Sequence[Arm],
     active: tuple[int, ...],
     built: Built,
-    state: Any,
-    rows: ledger.Rows = ledger.NO_ROWS,
+    state: Tree,
+    *,
+    rows: ledger.Rewards = ledger.NO_REWARDS,
     diagnostics: dict[str, Any] | None = None,
     repeat: int = 0,
     force: bool = False,
 ) -> dict[str, Any]:
-    """What a person may want to know of a policy version later."""
+    """What a person may want to know of a policy version later.
+
+    Args:
+        ctx: the experiment.
+        arms: all arms there have been.
+        active: places of the active ones among them.
+        built: the agent and its parts.
+        state: the agent's state in this version.
+        rows: the rewards that it learned from.
+        diagnostics: of the refresh; None where there was none.
+        repeat: refreshes there were since the last decision.
+        force: whether the batch was closed before its rewards were in.
+
+    Returns:
+        A table that JSON can hold, for the column `about` of the policies.
+    """
     counts = np.bincount(rows.arms, minlength=len(arms))
     labels = [arms[i].label for i in active]
     theta = _theta(built.agent, state)
@@ -165,13 +186,13 @@ def about(
     }
 
 
-def _theta(agent: Any, state: Any) -> np.ndarray | None:
+def _theta(agent: Agent, state: Tree) -> np.ndarray | None:
     """Each arm's parameters where the agent keeps any: the chain's end, or the mean of a pool's."""
     if not agent.holds_posterior:
         return None
     if provides(agent.belief, "members"):
         return np.asarray(agent.belief.members(state), float).mean(1)
-    return np.asarray(state.theta, float) if hasattr(state, "theta") else None
+    return np.asarray(state.theta, float) if isinstance(state, PerturbState) else None
 
 
 def _finite(x: np.ndarray) -> list[float | None]:

@@ -139,7 +139,7 @@ def _cells(expected: np.ndarray) -> np.ndarray:
     return out
 
 
-class Belief(NamedTuple):
+class PosteriorSummary(NamedTuple):
     """Posterior draws of the arms' mean rewards, summarised."""
 
     mean: np.ndarray
@@ -152,13 +152,13 @@ class Belief(NamedTuple):
     """Expected loss of choosing this arm: E[max_b μ_b - μ_a]."""
 
 
-def summarise(draws: np.ndarray, level: float = 0.95) -> Belief:
+def summarise(draws: np.ndarray, level: float = 0.95) -> PosteriorSummary:
     """From draws [draws, arms]; what is infinite or undefined under a heavy tail is so here."""
     top = draws.max(1)
     best = np.bincount(draws.argmax(1), minlength=draws.shape[1]) / len(draws)
     low, median, high = np.quantile(draws, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], axis=0)
     with np.errstate(invalid="ignore"):
-        return Belief(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
+        return PosteriorSummary(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
 
 
 class Gain(NamedTuple):

@@ -12,12 +12,17 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from ..agents import Agent, Belief
+from ..batching import Batching
 from ..errors import ConfigError
-from . import arms, asking, correcting, creating, refreshing, status, telling
+from ..models import Model
+from ..samplers import Chain
+from . import arms, asking, creating, refreshing, status, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
+from .database import Database
+from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
 from .spec import Spec
-from .store import Store
 
 
 class Experiment:
@@ -36,11 +41,11 @@ class Experiment:
 
     def __init__(self, context: Context):
         self.context = context
-        self.store, self.name, self.spec = context.store, context.name, context.spec
+        self.database, self.name, self.spec = context.database, context.name, context.spec
         self.id, self.code = context.id, context.code
 
     def __repr__(self) -> str:
-        return f"Experiment({self.store.url.render_as_string()!r}, {self.name!r})"
+        return f"Experiment({self.database.url.render_as_string()!r}, {self.name!r})"
 
     def __enter__(self) -> Experiment:
         return self
@@ -50,17 +55,17 @@ class Experiment:
 
     def close(self) -> None:
         """Give the connections back. What was answered is stored already."""
-        self.store.close()
+        self.database.close()
 
     @classmethod
     def create(
         cls,
         url: str | os.PathLike[str] | None,
         name: str,
-        arms: Any = None,
-        model: Any = None,
-        sampler: Any = "thompson",
-        batching: Any = "doubling",
+        arms: ArmsGiven | None = None,
+        model: ModelGiven | None = None,
+        sampler: SamplerGiven = "thompson",
+        batching: BatchingGiven = "doubling",
         *,
         spec: Spec | None = None,
         clock: Callable[[], float] = time.time,
@@ -94,23 +99,23 @@ class Experiment:
         *,
         clock: Callable[[], float] = time.time,
         actor: str | None = None,
-        model: Any = None,
-        sampler: Any = None,
-        batching: Any = None,
+        model: Model | None = None,
+        sampler: Belief | Chain | Agent | None = None,
+        batching: Batching | None = None,
     ) -> Experiment:
         """An experiment that exists. Parts made of functions, which no database holds, are given again."""
-        store = Store(url, create=False)
-        with store.read() as c:
-            row = store.find(c, name)
+        database = Database(url, create=False)
+        with database.read() as c:
+            row = database.find(c, name)
         spec = Spec.from_json(row.spec, model=model, sampler=sampler, batching=batching)
-        return cls(Context(store, name, spec, row, clock, actor))
+        return cls(Context(database, name, spec, row, clock, actor))
 
     def ask(self, n: int = 1, request_id: str | None = None) -> Answer:
         """Up to n decisions, stored before they are returned. The same `request_id` returns the same decisions."""
         return asking.ask(self.context, n, request_id)
 
     def tell(self, rewards: Iterable[Any], request_id: str | None = None) -> Told:
-        """Record (decision id, reward) pairs. Nothing raises for a bad row: the answer says what became of each."""
+        """DbRow (decision id, reward) pairs. Nothing raises for a bad row: the answer says what became of each."""
         return telling.tell(self.context, rewards, request_id)
 
     def tell_aggregate(
@@ -140,11 +145,11 @@ class Experiment:
 
     def correct(self, decision_id: str, reward: float, reason: str = "") -> bool:
         """Replace a reward by a new entry; the next refresh learns from it. False where it stood so already."""
-        return correcting.correct(self.context, decision_id, reward, reason)
+        return telling.correct(self.context, decision_id, reward, reason)
 
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
         """Decisions whose unit was never exposed: they count for nothing. How many were not cancelled before."""
-        return correcting.cancel(self.context, decision_ids, reason)
+        return telling.cancel(self.context, decision_ids, reason)
 
     def refresh(self, *, force: bool = False) -> Refreshed:
         """Close the batch and write a new policy version, if all its rewards are in, their window has passed, or forced.

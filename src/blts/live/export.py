@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WAITING = "pending"
 
 
-class Table(NamedTuple):
+class DecisionTable(NamedTuple):
     """One entry a decision."""
 
     ids: list[str]
@@ -40,10 +40,10 @@ class Table(NamedTuple):
     active: list[bool]
 
 
-def table_of(experiment: Experiment) -> Table:
+def table_of(experiment: Experiment) -> DecisionTable:
     """Every decision of an experiment."""
     decisions, vectors, rewards, arms = schema.decisions, schema.vectors, schema.rewards, schema.arms
-    with experiment.store.read() as c:
+    with experiment.database.read() as c:
         found = ledger.fetch(
             c,
             sa.select(decisions.c.t, decisions.c.arm, decisions.c.batch, decisions.c.policy, decisions.c.vector, decisions.c.at)
@@ -69,10 +69,10 @@ def table_of(experiment: Experiment) -> Table:
     p = np.stack([padded[name] for name in names]) if T else np.zeros((0, K))
     ids = [f"{experiment.code}-{t}" for t in ts]
     labels, active = [row.label for row in known], [row.retired is None for row in known]
-    return Table(ids, ts, arm.astype(int), batch, policy, at, status, reward, told, p, labels, active)
+    return DecisionTable(ids, ts, arm.astype(int), batch, policy, at, status, reward, told, p, labels, active)
 
 
-def columns_of(table: Table) -> dict[str, list[Any]]:
+def columns_of(table: DecisionTable) -> dict[str, list[Any]]:
     """The columns that a file has."""
     none = lambda x: [None if np.isnan(v) else float(v) for v in x]  # noqa: E731
     fixed = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import pathlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -15,104 +15,158 @@ import sqlalchemy as sa
 from scipy import stats
 
 from .. import _random
+from .._typing import Tree
+from ..agents import Agent
 from ..declared import provides
+from ..drawing.labels import Point, end_labels, place, spread
+from ..drawing.style import COLOURS, GREY, Look, grid, looks, settle, to_svg
 from ..errors import ConfigError
-from . import encoding, schema
-from .export import Table, table_of
+from . import schema
+from .export import DecisionTable, table_of
 from .report import posterior_draws
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from .context import Policy
     from .experiment import Experiment
 
 BINS = 40
 PREDICTED = 4096
+OTHERS = "other arms"
 
 
 def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Write allocation.svg, posterior.svg and rewards.svg, those that exist for this experiment."""
+    """Write allocation.svg, posterior.svg and rewards.svg, those that exist for this experiment.
+
+    Args:
+        experiment: what to show.
+        folder: where the files go; it is made where it does not exist.
+
+    Returns:
+        The files written.
+
+    Raises:
+        ConfigError: matplotlib is not installed, or a file cannot be written.
+    """
     try:
-        from matplotlib.figure import Figure
+        import matplotlib as matplotlib
     except ImportError:
         raise ConfigError('Figures need matplotlib; install it with: pip install "blts[report]".') from None
-    place = pathlib.Path(folder)
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"The folder {place} cannot be made ({error.strerror}).") from None
-    with experiment.store.read() as c:
-        row = experiment.store.find(c, experiment.name)
+    with experiment.database.read() as c:
+        row = experiment.database.find(c, experiment.name)
         current = experiment.context.policy(c, row.version)
-        rows = allocations(experiment, c)
+        changes = _changes(c, experiment.id)
     table = table_of(experiment)
-    written = []
-    for name, paint in (
-        ("allocation", lambda axes: _allocation(axes, rows, table)),
-        ("posterior", lambda axes: _posterior(axes, current)),
-        ("rewards", lambda axes: _rewards(axes, table, current)),
-    ):
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        if paint(figure.subplots()):
-            path = place / f"{name}.svg"
-            figure.savefig(path)
-            written.append(path)
-    return written
-
-
-def allocations(experiment: Experiment, c: sa.Connection) -> list[tuple[int, list[int], list[float]]]:
-    """(decisions made before it, its arms, their propensities) for every version that was used."""
-    entries = schema.policies
-    query = sa.select(entries.c.t, entries.c.arms, entries.c.law).where(
-        entries.c.experiment == experiment.id, entries.c.in_use == sa.true()
-    )
-    out = []
-    for t, arms, law in c.execute(query.order_by(entries.c.version)):
-        (p,) = encoding.decode(law, [0])
-        out.append((t, json.loads(arms), np.asarray(p, float).tolist()))
-    return out
-
-
-def _allocation(axes: Any, rows: list[tuple[int, list[int], list[float]]], table: Table) -> bool:
-    """What share of each batch every arm had."""
-    if not len(table.t):
-        return False
-    batches = np.unique(table.batches)
-    shares = np.array([[np.mean(table.arms[table.batches == b] == k) for b in batches] for k in range(len(table.labels))])
-    ends = np.array([table.t[table.batches == b][-1] for b in batches], float)
-    axes.stackplot(np.append(0, ends), np.hstack([shares[:, :1], shares]), labels=table.labels, step="pre", alpha=0.8)
-    for t, _, _ in rows[1:]:
-        axes.axvline(t, color="white", lw=0.5)
-    axes.set(xlabel="decisions", ylabel="share of the batch", title="Allocation over batches", xlim=(0, ends[-1]), ylim=(0, 1))
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5))
-    return True
-
-
-def _posterior(axes: Any, current: Policy) -> bool:
+    look = _looks(table)
+    drawings: dict[str, Callable[[], Figure]] = {}
+    if len(table.t):
+        drawings["allocation"] = lambda: _allocation(table, changes, look)
     draws = posterior_draws(current)
-    if draws is None:
-        return False
-    # Every arm's bulk is shown whole; a heavy tail, of which some draws are not even finite, does not set the axis.
+    if draws is not None and np.isfinite(draws).any():
+        drawings["posterior"] = lambda: _posterior(draws, current.labels, look)
+    if (~np.isnan(table.rewards) & np.isin(table.arms, current.active)).any():
+        drawings["rewards"] = lambda: _rewards(table, current)
+    return [_write(pathlib.Path(folder) / f"{name}.svg", make) for name, make in drawings.items()]
+
+
+def _write(path: pathlib.Path, make: Callable[[], Figure]) -> pathlib.Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(to_svg(make)[0])
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written ({error.strerror}).") from None
+    return path
+
+
+def _changes(c: sa.Connection, experiment: int) -> list[int]:
+    """The numbers of decisions after which another policy version came into use."""
+    entries = schema.policies
+    used = entries.c.experiment == experiment, entries.c.in_use == sa.true(), entries.c.version > 1
+    return list(c.execute(sa.select(entries.c.t).where(*used).order_by(entries.c.version)).scalars())
+
+
+def _looks(table: DecisionTable) -> dict[str, Look]:
+    """A look for every arm, the same in all figures: colours for the arms played most, grey for the others."""
+    plays = np.bincount(table.arms, minlength=len(table.labels))
+    most = sorted(np.argsort(-plays, kind="stable")[: len(COLOURS)])
+    chosen = looks([table.labels[k] for k in most])
+    return {label: chosen.get(label, Look(GREY, "-", "o")) for label in table.labels}
+
+
+def _coloured(labels: Sequence[str], look: dict[str, Look]) -> list[str]:
+    return [label for label in labels if look[label].colour != GREY]
+
+
+def _allocation(table: DecisionTable, changes: list[int], look: dict[str, Look]) -> Figure:
+    """What share of each batch every arm had."""
+    batches = np.unique(table.batches)
+    played = np.array([np.bincount(table.arms[table.batches == b], minlength=len(table.labels)) for b in batches]).T
+    share = dict(zip(table.labels, played / played.sum(0), strict=True))
+    bands = {label: share[label] for label in _coloured(table.labels, look)}
+    if len(bands) < len(share):
+        bands[OTHERS] = np.sum([share[label] for label in share if label not in bands], axis=0)
+    ends = np.array([table.t[table.batches == b][-1] for b in batches], float)
+    figure, [[axes]] = grid(1)
+    heights = np.hstack([(y := np.array(list(bands.values())))[:, :1], y])
+    colours = [look[label].colour if label in look else GREY for label in bands]
+    axes.stackplot(np.append(0, ends), heights, step="pre", colors=colours, edgecolor="white", linewidth=0.7, alpha=0.85)
+    for t in changes:
+        axes.axvline(t, color="white", linewidth=0.7)
+    axes.set(xlabel="decisions", ylabel="share of the batch", title="Allocation over batches", xlim=(0, ends[-1]), ylim=(0, 1))
+    axes.grid(visible=False)
+    last = heights[:, -1]
+    marks = end_labels(axes, [(label, ends[-1], y) for label, y in zip(bands, np.cumsum(last) - last / 2, strict=True)], look)
+    settle(figure)
+    spread(axes, marks)
+    return figure
+
+
+def _posterior(draws: np.ndarray, labels: Sequence[str], look: dict[str, Look]) -> Figure:
+    """The density of every active arm's mean reward, smoothed from draws, [draws, arms]."""
+    low, high = _bulk(draws)
+    x = np.linspace(low, high, 400)
+    figure, [[axes]] = grid(1)
+    peaks, lines = [], []
+    coloured = _coloured(labels, look)
+    for label, drawn in zip(labels, draws.T, strict=True):
+        mine = np.clip(drawn, 2 * low - high, 2 * high - low)  # what is far outside must not widen the kernel
+        if np.ptp(mine) > 0:
+            y, one = stats.gaussian_kde(mine)(x), look[label]
+            thick = 1.5 if label in coloured else 0.7
+            axes.plot(x, y, color=one.colour, linestyle=one.dash, linewidth=thick, zorder=2 if label in coloured else 1)
+            lines += list(zip(x[::4], y[::4], strict=True))
+            if label in coloured:
+                peaks.append(Point(float(x[y.argmax()]), float(y.max()), label, one.ink))
+    axes.set(xlabel="mean reward", ylabel="density", title="Posterior of the mean rewards", xlim=(low, high))
+    axes.set_ylim(0, 1.12 * axes.get_ylim()[1])
+    settle(figure)
+    place(axes, peaks, lines)
+    _note_grey(axes, len(labels) - len(coloured))
+    return figure
+
+
+def _note_grey(axes: Axes, count: int) -> None:
+    if count:
+        axes.annotate(
+            f"grey: {count} {OTHERS}", (0.99, 0.97), xycoords="axes fraction", ha="right", va="top", fontsize=8, color=GREY
+        )
+
+
+def _bulk(draws: np.ndarray) -> tuple[float, float]:
+    """An interval with the bulk of every arm. A heavy tail, of which some draws are not even finite, does not set it."""
     finite = [some for some in (arm[np.isfinite(arm)] for arm in draws.T) if some.size]
-    if not finite:
-        return False
     q = np.array([np.quantile(arm, [0.001, 0.25, 0.5, 0.75, 0.999]) for arm in finite]).T
     reach = 4 * (q[3] - q[1])
-    low, high = np.max([q[0], q[2] - reach], 0).min(), np.min([q[4], q[2] + reach], 0).max()
-    x = np.linspace(low, high, 400)
-    for k, label in enumerate(current.labels):
-        mine = np.clip(draws[:, k], 2 * low - high, 2 * high - low)  # what is far outside must not widen the kernel
-        if np.ptp(mine) > 0:
-            axes.plot(x, stats.gaussian_kde(mine)(x), label=label)
-    axes.set(xlabel="mean reward", ylabel="density", title="Posterior of the mean rewards")
-    axes.legend()
-    return True
+    return float(np.max([q[0], q[2] - reach], 0).min()), float(np.min([q[4], q[2] + reach], 0).max())
 
 
-def _rewards(axes: Any, table: Table, current: Policy) -> bool:
-    """Rewards of all arms, with rewards drawn from the posterior in the arms' own proportions."""
+def _rewards(table: DecisionTable, current: Policy) -> Figure:
+    """Rewards of all active arms, with rewards drawn from the posterior in the arms' own proportions."""
+    from matplotlib.ticker import MaxNLocator
+
     has = ~np.isnan(table.rewards) & np.isin(table.arms, current.active)
-    if not has.any():
-        return False
     rewards = table.rewards[has]
     counts = current.built.model.support in ("binary", "count") and np.ptp(rewards) <= 10 * BINS
     bins = (
@@ -120,21 +174,35 @@ def _rewards(axes: Any, table: Table, current: Policy) -> bool:
         if counts
         else np.histogram_bin_edges(rewards, min(BINS, math.ceil(2 * math.sqrt(rewards.size))))
     )
-    axes.hist(rewards, bins=bins, density=True, alpha=0.5, label="observed")
+    figure, [[axes]] = grid(1)
+    axes.hist(rewards, bins=list(bins), density=True, color=COLOURS[0], alpha=0.45, label="observed")
     predicted = predictive(current, np.array([current.active.index(a) for a in table.arms[has]]))
     if predicted is not None:
         inside = predicted[(predicted >= bins[0]) & (predicted <= bins[-1])]
         if inside.size:
             share = inside.size / predicted.size
             heights, edges = np.histogram(inside, bins, density=True)
-            axes.stairs(heights * share, edges, label="fitted model", color="black")
+            axes.stairs(heights * share, edges, label="fitted model", color="black", linewidth=1.3)
     axes.set(xlabel="reward", ylabel="share" if counts else "density", title="Rewards and the fitted model")
+    if counts:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(visible=False, axis="x")
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.legend()
-    return True
+    settle(figure)
+    return figure
 
 
 def predictive(current: Policy, arms: np.ndarray) -> np.ndarray | None:
-    """Rewards of the posterior, in the given arms' proportions; None where the model cannot be sampled."""
+    """Draw rewards from the posterior predictive distribution.
+
+    Args:
+        current: the policy version whose posterior is drawn from.
+        arms: places of arms among the active ones; the draws have them in these proportions.
+
+    Returns:
+        The draws; None where the agent has no posterior or its model cannot be sampled.
+    """
     agent = current.built.agent
     if not agent.holds_posterior or not provides(agent.model, "sample"):
         return None
@@ -143,7 +211,7 @@ def predictive(current: Policy, arms: np.ndarray) -> np.ndarray | None:
 
 
 @jax.jit
-def _predict(agent: Any, state: Any, arms: jax.Array) -> jax.Array:
+def _predict(agent: Agent, state: Tree, arms: jax.Array) -> jax.Array:
     def one(x):
         i, arm = x
         key_theta, key_reward = _random.split(_random.fold_in(_random.as_key(1), i))

@@ -12,7 +12,9 @@ from jax import lax
 
 from .. import _random, diagnosis
 from .._typing import Array, Info, Key, PRNGKey, Row, Tree
+from ..agents import Agent
 from ..history import Log, remember_summary
+from ..models import Model
 from .policy import Frozen
 
 LEAST_ROWS = 256  # room for rewards; it grows fourfold, so that few sizes are compiled
@@ -41,7 +43,7 @@ def capacity_for(rows: int) -> int:
 
 
 @jax.jit
-def _remember_all(agent: Any, history: Tree, arms: Array, rewards: Array, live: Array) -> Tree:
+def _remember_all(agent: Agent, history: Tree, arms: Array, rewards: Array, live: Array) -> Tree:
     def add(history, x):
         arm, reward, ok = x
         return agent.remember(history, Row((), arm, reward, ()), ok), None
@@ -52,13 +54,13 @@ def _remember_all(agent: Any, history: Tree, arms: Array, rewards: Array, live: 
 class _Summaries(NamedTuple):
     """Only the summaries of a log, one row at a time."""
 
-    model: Any
+    model: Model
 
     def remember(self, history, row, live):
         return remember_summary(self.model, history, row, live)
 
 
-def load(agent: Any, data: Data) -> Tree:
+def load(agent: Agent, data: Data) -> Tree:
     """The agent's memory of these rows, as if it had been told them one by one. This is linear in their number."""
     rows, capacity = len(data.arms), capacity_for(len(data.arms))
     empty = agent.empty(Row((), jnp.zeros((), int), jnp.zeros(()), ()), capacity)
@@ -79,18 +81,19 @@ def load(agent: Any, data: Data) -> Tree:
     return jax.tree.map(lambda new, like: jnp.asarray(new, jnp.result_type(like)), Log(*columns), empty)
 
 
-def empty_dtype() -> Any:
+def empty_dtype() -> np.dtype:
+    """The precision that rewards have in computations."""
     return jnp.zeros(()).dtype
 
 
 @jax.jit
-def _observe(agent: Any, key: Key[Array, ""], state: Tree, history: Tree) -> tuple[Tree, Info]:
+def _observe(agent: Agent, key: Key[Array, ""], state: Tree, history: Tree) -> tuple[Tree, Info]:
     block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
     new, info = agent.observe(key[None], *block)
     return jax.tree.map(lambda x: x[0], (new, info))
 
 
-def learn(key: PRNGKey, agent: Any, state: Tree, data: Data, *, t: int, repeat: int) -> tuple[Tree, Info]:
+def learn(key: PRNGKey, agent: Agent, state: Tree, data: Data, *, t: int, repeat: int) -> tuple[Tree, Info]:
     """The state after a refresh with t decisions made; `repeat` counts the refreshes at that t before this one."""
     return _observe(agent, _observe_key(key, t, repeat), state, load(agent, data))
 

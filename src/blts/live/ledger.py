@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
+from .database import chunks
 from .learning import Data
 from .schema import decisions, rewards
-from .store import chunks
 
 AT_ONCE = 1_000_000  # decisions read as one text
 
@@ -23,7 +23,7 @@ class Standing(NamedTuple):
     reward: float | None
 
 
-class Rows(NamedTuple):
+class Rewards(NamedTuple):
     """Rewards in the order of their decisions."""
 
     t: np.ndarray
@@ -38,20 +38,20 @@ class Rows(NamedTuple):
     def data(self) -> Data:
         return Data(self.arms, self.rewards)
 
-    def plus(self, t: list[int], arms: list[int], reward: float) -> Rows:
+    def plus(self, t: list[int], arms: list[int], reward: float) -> Rewards:
         """These with the same reward for some more decisions."""
         if not t:
             return self
         every = np.concatenate([self.t, t])
         order = np.argsort(every, kind="stable")
-        return Rows(
+        return Rewards(
             every[order],
             np.concatenate([self.arms, arms])[order],
             np.concatenate([self.rewards, np.full(len(t), float(reward))])[order],
         )
 
 
-NO_ROWS = Rows(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
+NO_REWARDS = Rewards(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
 
 
 def digest(entries: Iterable[tuple[int, int, str, float | None]]) -> str:
@@ -94,9 +94,9 @@ class Fold(NamedTuple):
         return Fold(self.experiment, watermark, arms, standing)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Rewards:
         here = np.flatnonzero(~np.isnan(self.rewards))
-        return Rows(here + 1, self.arms[here], self.rewards[here])
+        return Rewards(here + 1, self.arms[here], self.rewards[here])
 
 
 def _arms_after(connection: sa.Connection, experiment: int, t: int) -> np.ndarray:

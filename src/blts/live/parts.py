@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from .._module import from_json, require_part, to_json
 from ..agents import Agent, Belief, Perturb, Thompson
 from ..batching import Batching
 from ..errors import BltsError, ConfigError
+from ..models import Model
 from ..samplers import Chain
 from .policy import Never
 
@@ -45,10 +46,17 @@ class Part(NamedTuple):
         return f"{self.name}({options})" if options else self.name or repr(self.value)
 
 
-class World(NamedTuple):
+ArmsGiven: TypeAlias = "Sequence[str | Arm | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]"
+ModelGiven: TypeAlias = "str | Mapping[str, Any] | Model"
+SamplerGiven: TypeAlias = "str | Mapping[str, Any] | Belief | Chain | Agent"
+BatchingGiven: TypeAlias = "str | Mapping[str, Any] | Batching"
+"""What people may write: a name, a mapping with a name and options, or an object."""
+
+
+class ArmSetting(NamedTuple):
     """What the builders of agents and batchings are told of an experiment."""
 
-    model: Any
+    model: Model
     actions: int
     horizon: int
     states: int = 1
@@ -57,13 +65,26 @@ class World(NamedTuple):
     def arms(self) -> int:
         return self.actions
 
-    def weight(self, pseudo_count: Any) -> float:
+    def weight(self, pseudo_count: float | str) -> float:
         if isinstance(pseudo_count, str | bool) or pseudo_count is None:
             return 0.0
         return pseudo_count
 
 
-def part_of(kind: str, given: Any, aliases: dict[str, str]) -> Part:
+def part_of(kind: str, given: object, aliases: dict[str, str]) -> Part:
+    """Read a part as people write it.
+
+    Args:
+        kind: "model", "agent" or "batching".
+        given: a name, a mapping with "name" and options, or an object.
+        aliases: short names of registered ones.
+
+    Returns:
+        The part; objects are checked when it is built.
+
+    Raises:
+        ConfigError: nothing is registered under the name, or the mapping has none.
+    """
     if isinstance(given, Part):
         return given
     if isinstance(given, Mapping):
@@ -86,6 +107,7 @@ def part_of(kind: str, given: Any, aliases: dict[str, str]) -> Part:
 
 
 def to_data(part: Part) -> dict[str, Any]:
+    """A part as JSON can hold it; of an object made of functions only how it looks."""
     if part.name is not None:
         return {"name": part.name, "options": part.options}
     try:
@@ -94,7 +116,8 @@ def to_data(part: Part) -> dict[str, Any]:
         return {"given": repr(part.value)}
 
 
-def from_data(kind: str, data: dict[str, Any], given: Any) -> Part:
+def from_data(kind: str, data: dict[str, Any], given: object) -> Part:
+    """The part that `to_data` wrote; `given` is the object where JSON could not hold it (`ConfigError` where it is another)."""
     if "name" in data:
         return Part(data["name"], data["options"])
     if "object" in data:
@@ -120,7 +143,7 @@ def _built(kind: str, part: Part, *context: Any) -> Any:
         raise ConfigError(f"The {kind} {part.words} cannot be built: {error}.") from None
 
 
-def model_of(part: Part, arms: Sequence[Arm]) -> Any:
+def model_of(part: Part, arms: Sequence[Arm]) -> Model:
     """The model of all arms there have been, stacked."""
     model = part.value if part.name is None else _built("model", part)
     models.require_model("An experiment", model)
@@ -142,12 +165,12 @@ def model_of(part: Part, arms: Sequence[Arm]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *rows)
 
 
-def _own_numbers(model: Any) -> set[str]:
+def _own_numbers(model: Model) -> set[str]:
     """The numbers of a model that differ between arms."""
     return {n.name for n in models.numbers_of(model) if jnp.ndim(n.value) > n.ndim}
 
 
-def _with_options(single: Any, arm: Arm, own: set[str] = frozenset()) -> Any:  # type: ignore[assignment]
+def _with_options(single: Model, arm: Arm, own: Set[str] = frozenset()) -> Model:
     lacking = own - set(arm.options)
     if lacking:
         raise ConfigError(f"The arms of this model differ in {', '.join(sorted(lacking))}; give it for the arm {arm.label!r} too.")
@@ -158,7 +181,7 @@ def _with_options(single: Any, arm: Arm, own: set[str] = frozenset()) -> Any:  #
     return dataclasses.replace(single, **arm.options)
 
 
-def restricted(model: Any, active: tuple[int, ...]) -> Any:
+def restricted(model: Model, active: tuple[int, ...]) -> Model:
     """The stacked model of some arms; the same object where all are active."""
     leaves = jax.tree.leaves(model)
     if leaves and active == tuple(range(leaves[0].shape[0])):
@@ -166,28 +189,30 @@ def restricted(model: Any, active: tuple[int, ...]) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[jnp.asarray(active)], model)
 
 
-def agent_of(part: Part, world: World) -> Any:
+def agent_of(part: Part, setting: ArmSetting) -> Agent:
+    """The agent that decides between the arms of a setting."""
     if part.name is not None:
         entry = registry.find("agent", part.name)
         if "bandit" not in entry.about.get("worlds", ("bandit",)):
             raise ConfigError(f"The agent {part.name!r} is for MDPs and cannot run an experiment; use blts, exact-ts or ucb1.")
-        return _built("agent", part, world)
+        return _built("agent", part, setting)
     value: Any = part.value
     if isinstance(value, Chain):
         value = Perturb(value)
     if isinstance(value, Belief):
-        return Thompson(world.model, value, world.actions)
+        return Thompson(setting.model, value, setting.actions)
     if isinstance(value, Agent) and value.model is None and "actions" in value.__dataclass_fields__:  # type: ignore[attr-defined]
-        return value if value.actions == world.actions else dataclasses.replace(value, actions=world.actions)
+        return value if value.actions == setting.actions else dataclasses.replace(value, actions=setting.actions)
     raise ConfigError(
         f"A sampler is a name, a belief such as Exact() or Perturb(sgld()), or an agent without a model; got {value!r}."
     )
 
 
-def batching_of(part: Part, world: World) -> Any:
+def batching_of(part: Part, setting: ArmSetting) -> Batching:
+    """The scheme that closes batches."""
     if part.name == EXTERNAL:
         return Never()
     if part.name is not None:
-        return _built("batching", part, world)
+        return _built("batching", part, setting)
     require_part("The batching", part.value, Batching, "DoublingCounts(), or a name")
     return part.value

@@ -8,7 +8,7 @@ Fed a simulation's rewards, this makes a simulation's decisions.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jax import lax
 
 from .. import _random
 from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
+from ..agents import Agent
 from ..batching import Batching
 from ..decision import Clock, decide
 from ..declared import provides, why_lost
@@ -72,17 +73,17 @@ def root_key(seed: int) -> PRNGKey:
 
 
 @jax.jit
-def start(key: PRNGKey, agent: Any) -> Tree:
+def start(key: PRNGKey, agent: Agent) -> Tree:
     return agent.init(_random.split(_random.fold_in(key, 0))[1])
 
 
 @partial(jax.jit, static_argnames=("arms",))
-def start_clock(key: PRNGKey, batching: Any, arms: int) -> Clock:
+def start_clock(key: PRNGKey, batching: Batching, arms: int) -> Clock:
     state = batching.init(_random.fold_in(key, LAST), arms)
     return Clock(jnp.zeros((), int), jnp.zeros(arms, int), state, jnp.zeros((), bool))
 
 
-def check_agent(agent: Any, name: str) -> None:
+def check_agent(agent: Agent, name: str) -> None:
     if not provides(agent, "propensities") and not provides(agent, "propensities_at"):
         lost = why_lost(agent, "propensities") or why_lost(agent, "propensities_at")
         raise ConfigError(f"{name} does not say with which probability it plays each arm; {lost or 'use one of the named agents.'}")
@@ -90,12 +91,12 @@ def check_agent(agent: Any, name: str) -> None:
         raise ConfigError(f"{name} plans in an MDP and cannot run an experiment; use blts, exact-ts or another bandit agent.")
 
 
-def is_fixed(agent: Any) -> bool:
+def is_fixed(agent: Agent) -> bool:
     """Whether the propensities are one vector for the whole batch."""
     return provides(agent, "propensities")
 
 
-def has_exact_law(agent: Any, state: Tree) -> bool:
+def has_exact_law(agent: Agent, state: Tree) -> bool:
     """Whether `propensities` is exact up to quadrature, rather than estimated from draws."""
     return agent.propensities_are_exact(state)
 
@@ -103,7 +104,7 @@ def has_exact_law(agent: Any, state: Tree) -> bool:
 _propensities = jax.jit(lambda agent, state: agent.propensities(state))
 
 
-def freeze(agent: Any, state: Tree, draw: str) -> Frozen:
+def freeze(agent: Agent, state: Tree, draw: str) -> Frozen:
     """A state with its propensities; `draw` says who chooses: "agent", "vector", or "auto" for the one that is exact."""
     if not is_fixed(agent):
         return Frozen(state, jnp.full(agent.actions, jnp.nan), jnp.zeros((), bool))
@@ -120,7 +121,7 @@ def chunk_size(n: int) -> int:
 
 
 def decide_many(
-    key: PRNGKey, agent: Any, batching: Any, frozen: Frozen, clock: Clock, mixture: Mixture, limit: int, *, size: int
+    key: PRNGKey, agent: Agent, batching: Batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit: int, *, size: int
 ) -> tuple[Clock, Decided]:
     """Up to `limit` decisions, cut where the batch ends."""
     return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), size=size, by_law=bool(frozen.by_law))

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from . import entries, ledger, policy, schema
 from .answers import Refreshed, rewards_in_words
+from .database import DbRow
 from .learning import diagnostics, failings, learn
-from .store import Record
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 TRIES = 3  # refreshes computed outside the lock before one is computed inside it
 
 
-class Plan(NamedTuple):
+class Computed(NamedTuple):
     """A refresh that is computed and not written."""
 
-    row: Record
+    row: DbRow
     current: Policy
     watermark: int
     """The ledger was read up to here, with what the window settles."""
     silent: ledger.Waiting
     """Decisions whose window has passed without a word."""
-    rows: ledger.Rows
+    rows: ledger.Rewards
     made: policy.Frozen
     diagnostics: dict[str, Any]
     failings: list[str]
@@ -39,25 +39,25 @@ class Plan(NamedTuple):
 def refresh(ctx: Context, force: bool) -> Refreshed:
     """The costly part is computed on a snapshot, and written if no other refresh or decision came between."""
     for _ in range(TRIES):
-        with ctx.store.read() as c:
-            plan = _plan(ctx, c, ctx.row(c), force)
-        if isinstance(plan, Refreshed):
-            return plan
-        with ctx.store.write() as c:
+        with ctx.database.read() as c:
+            computed = _compute(ctx, c, ctx.row(c), force)
+        if isinstance(computed, Refreshed):
+            return computed
+        with ctx.database.write() as c:
             row = ctx.row(c, lock=True)
             # What a window settled is written right behind what was read, so then nothing may have come between.
-            unchanged = (row.versions, row.t) == (plan.row.versions, plan.row.t)
-            if unchanged and (row.position == plan.row.position or not plan.silent.t):
-                return _commit(ctx, c, plan._replace(row=row))
-    with ctx.store.write() as c:
-        plan = _plan(ctx, c, ctx.row(c, lock=True), force)
-        return plan if isinstance(plan, Refreshed) else _commit(ctx, c, plan)
+            unchanged = (row.versions, row.t) == (computed.row.versions, computed.row.t)
+            if unchanged and (row.position == computed.row.position or not computed.silent.t):
+                return _commit(ctx, c, computed._replace(row=row))
+    with ctx.database.write() as c:
+        computed = _compute(ctx, c, ctx.row(c, lock=True), force)
+        return computed if isinstance(computed, Refreshed) else _commit(ctx, c, computed)
 
 
 def catch_up(ctx: Context) -> str | None:
     """Under external batching: refresh when rewards were told since the last refresh; why that is not used, if it is not."""
     policies, rewards = schema.policies, schema.rewards
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         seen = c.execute(sa.select(sa.func.max(policies.c.watermark)).where(policies.c.experiment == ctx.id)).scalar()
         last = c.execute(sa.select(sa.func.max(rewards.c.position)).where(rewards.c.experiment == ctx.id)).scalar()
     if (last or 0) > (seen or 0):
@@ -65,8 +65,8 @@ def catch_up(ctx: Context) -> str | None:
     return None
 
 
-def _plan(ctx: Context, c: sa.Connection, row: Record, force: bool) -> Plan | Refreshed:
-    """What a refresh would write, or why there is none."""
+def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Computed | Refreshed:
+    """What a refresh would write, or an answer that says why there is none."""
     spec, now = ctx.spec, ctx.now()
     silent = ledger.NOBODY if spec.window is None else ledger.waiting(c, ctx.id, asked_before=now - spec.window)
     why = None if force else _why_not(row, row.awaited - sum(t > row.began for t in silent.t))
@@ -80,32 +80,33 @@ def _plan(ctx: Context, c: sa.Connection, row: Record, force: bool) -> Plan | Re
     repeat = _repeats(ctx, c, row.t)
     made, info = learned(ctx, current, rows, row.t, repeat)
     failed = failings(made, info, policy.is_fixed(current.built.agent), spec.rhat)
-    return Plan(row, current, row.position + len(silent.t), silent, rows, made, info, failed, repeat, force, now)
+    return Computed(row, current, row.position + len(silent.t), silent, rows, made, info, failed, repeat, force, now)
 
 
-def _why_not(row: Record, awaited: int) -> str | None:
+def _why_not(row: DbRow, awaited: int) -> str | None:
     """Why a batch cannot be closed yet."""
     if not row.due:
         return f"batch {row.batch} is still open after {row.t - row.began} decisions"
     return f"batch {row.batch} awaits {rewards_in_words(awaited)}" if awaited else None
 
 
-def learned(ctx: Context, current: Policy, rows: ledger.Rows, t: int, repeat: int) -> tuple[policy.Frozen, dict[str, Any]]:
+def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[policy.Frozen, dict[str, Any]]:
     """What the agent makes of some rewards, with its diagnostics."""
     agent = current.built.agent
     state, info = learn(ctx.key, agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
     return policy.freeze(agent, state, ctx.spec.draw), diagnostics(info)
 
 
-def _commit(ctx: Context, c: sa.Connection, plan: Plan) -> Refreshed:
-    """The version, and what the window settled, in the caller's transaction."""
-    row, current, silent = plan.row, plan.current, plan.silent.t
+def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
+    """Write the policy version, and the entries of decisions whose window has passed, in the caller's transaction."""
+    row, current, silent = new.row, new.current, new.silent.t
     default = ctx.spec.default_reward
     kind = "missing" if default is None else "default"
-    digest = entries.add_rewards(ctx, c, row.position, silent, kind, [default] * len(silent), plan.now)
-    position, version, in_use = row.position + len(silent) + 1, row.versions + 1, not plan.failings
+    digest = entries.add_rewards(ctx, c, row.position, silent, kind, [default] * len(silent), new.now)
+    position, version, in_use = row.position + len(silent) + 1, row.versions + 1, not new.failings
+    settings = {"repeat": new.repeat, "force": new.force}
     about = entries.about(
-        ctx, current.arms, current.active, current.built, plan.made.state, plan.rows, plan.diagnostics, plan.repeat, plan.force
+        ctx, current.arms, current.active, current.built, new.made.state, rows=new.rows, diagnostics=new.diagnostics, **settings
     )
     entries.add_policy(
         ctx,
@@ -115,16 +116,16 @@ def _commit(ctx: Context, c: sa.Connection, plan: Plan) -> Refreshed:
         batch=row.batch,
         t=row.t,
         position=position,
-        watermark=plan.watermark,
+        watermark=new.watermark,
         active=current.active,
-        frozen=plan.made,
+        frozen=new.made,
         about=about,
-        now=plan.now,
-        rows=plan.rows,
-        failings=plan.failings,
+        now=new.now,
+        rows=new.rows,
+        failings=new.failings,
     )
-    detail = {"version": version, "in_use": in_use, "failings": plan.failings, "force": plan.force, kind: len(silent)}
-    entries.add_audit(ctx, c, position, "refresh", detail | {"batch": row.batch, "digest": digest}, plan.now)
+    detail = {"version": version, "in_use": in_use, "failings": new.failings, "force": new.force, kind: len(silent)}
+    entries.add_audit(ctx, c, position, "refresh", detail | {"batch": row.batch, "digest": digest}, new.now)
     entries.update(
         ctx,
         c,
@@ -136,8 +137,8 @@ def _commit(ctx: Context, c: sa.Connection, plan: Plan) -> Refreshed:
         due=False,
         awaited=0,
     )
-    why = None if in_use else f"version {version} is kept out of use: {'; '.join(plan.failings)}"
-    return Refreshed(True, version, in_use, row.batch + 1, why, 0, plan.diagnostics)
+    why = None if in_use else f"version {version} is kept out of use: {'; '.join(new.failings)}"
+    return Refreshed(True, version, in_use, row.batch + 1, why, 0, new.diagnostics)
 
 
 def _repeats(ctx: Context, c: sa.Connection, t: int) -> int:

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
+from .._typing import Tree
+from ..agents import Thompson
 from . import estimates
-from .export import WAITING, Table, table_of
+from .export import WAITING, DecisionTable, table_of
 from .learning import chains_in_words
 from .status import allocation
 
@@ -31,8 +33,8 @@ WHY = (
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
     """A report as JSON could hold it; what does not exist is None."""
-    with experiment.store.read() as c:
-        row = experiment.store.find(c, experiment.name)
+    with experiment.database.read() as c:
+        row = experiment.database.find(c, experiment.name)
         current = experiment.context.policy(c, row.version)
     table = table_of(experiment)
     cap = experiment.spec.cap
@@ -92,7 +94,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
 class _Seen:
     """The decisions that have a reward."""
 
-    def __init__(self, table: Table, has: np.ndarray, capped: np.ndarray):
+    def __init__(self, table: DecisionTable, has: np.ndarray, capped: np.ndarray):
         self.arms, self.rewards = table.arms[has], capped[has]
         self.p, self.batches = table.p[has], table.batches[has]
         self.any = bool(has.any())
@@ -123,18 +125,20 @@ def posterior_draws(current: Policy, draws: int = DRAWS) -> np.ndarray | None:
 
 
 @jax.jit
-def _draw(agent: Any, state: Any, indices: jax.Array) -> jax.Array:
+def _draw(agent: Thompson, state: Tree, indices: jax.Array) -> jax.Array:
     key = _random.as_key(0)  # fixed: the same state gives the same report
     one = lambda i: agent.mean_rewards(agent.belief.draw(_random.fold_in(key, i), agent.model, state), ())  # noqa: E731
     return jax.lax.map(one, indices, batch_size=256)
 
 
-def _belief(current: Policy) -> estimates.Belief | None:
+def _belief(current: Policy) -> estimates.PosteriorSummary | None:
     draws = posterior_draws(current)
     return None if draws is None else estimates.summarise(draws, LEVEL)
 
 
-def _arm(k: int, table: Table, status: np.ndarray, seen: _Seen, current: Policy, belief: estimates.Belief | None) -> dict[str, Any]:
+def _arm(
+    k: int, table: DecisionTable, status: np.ndarray, seen: _Seen, current: Policy, belief: estimates.PosteriorSummary | None
+) -> dict[str, Any]:
     mine = table.arms == k
     count = lambda *kinds: int((mine & np.isin(status, kinds)).sum())  # noqa: E731
     out: dict[str, Any] = {
@@ -163,7 +167,7 @@ def _arm(k: int, table: Table, status: np.ndarray, seen: _Seen, current: Policy,
     return out
 
 
-def _recommendation(report: dict[str, Any], belief: estimates.Belief | None, current: Policy) -> str:
+def _recommendation(report: dict[str, Any], belief: estimates.PosteriorSummary | None, current: Policy) -> str:
     """One sentence for a person to act on."""
     ratio = report["sample_ratio"]
     if ratio is not None and ratio["alarm"]:
@@ -192,9 +196,9 @@ def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
     return None if theory.inside else theory.why
 
 
-def _number(x: Any) -> float | None:
+def _number(x: float | None) -> float | None:
     return float(x) if x is not None and math.isfinite(x) else None
 
 
-def _share(part: Any, whole: Any) -> float | None:
+def _share(part: float, whole: float) -> float | None:
     return float(part) / float(whole) if whole else None

@@ -7,19 +7,37 @@ import json
 import math
 import pathlib
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from .. import models
 from ..agents import Agent
+from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
 from . import policy
-from .checks import check_labels, check_metadata, check_support, outside
-from .parts import BATCHINGS, SAMPLERS, Arm, Part, World, agent_of, batching_of, from_data, model_of, part_of, restricted, to_data
+from .checks import check_labels, check_support, metadata_as_json, outside
+from .parts import (
+    BATCHINGS,
+    SAMPLERS,
+    Arm,
+    ArmSetting,
+    ArmsGiven,
+    BatchingGiven,
+    ModelGiven,
+    Part,
+    SamplerGiven,
+    agent_of,
+    batching_of,
+    from_data,
+    model_of,
+    part_of,
+    restricted,
+    to_data,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,8 +71,27 @@ class Spec:
     propensities are exact and the vector elsewhere."""
 
     @staticmethod
-    def of(arms: Any, model: Any, sampler: Any = "thompson", batching: Any = "doubling", **settings: Any) -> Spec:
+    def of(
+        arms: ArmsGiven,
+        model: ModelGiven,
+        sampler: SamplerGiven = "thompson",
+        batching: BatchingGiven = "doubling",
+        **settings: Any,
+    ) -> Spec:
         """A checked specification from names, mappings or objects.
+
+        Args:
+            arms: labels, or a mapping from labels to what is known of them.
+            model: what is believed of the rewards.
+            sampler: how arms are chosen.
+            batching: when batches close.
+            settings: the other fields of this class.
+
+        Returns:
+            The specification.
+
+        Raises:
+            ConfigError: an experiment cannot run on it.
 
         >>> from blts.live import Spec
         >>> Spec.of(["A", "B"], "bernoulli", "exact", "external", seed=3).sampler.words
@@ -72,15 +109,16 @@ class Spec:
             **settings,
         )
         spec.check()
+        if spec.control_share and spec.control is None:
+            return dataclasses.replace(spec, control=spec.arms[0].label)
         return spec
 
     def check(self) -> None:
+        """Refuse what no experiment can run on (`ConfigError`)."""
         check_labels([arm.label for arm in self.arms])
         _check_numbers(self)
         if self.control is not None and self.control not in [arm.label for arm in self.arms]:
             raise ConfigError(f"The control {self.control!r} is none of the arms.")
-        if self.control_share and self.control is None:
-            object.__setattr__(self, "control", self.arms[0].label)
         if self.floor * len(self.arms) + self.control_share >= 1:
             raise ConfigError(
                 f"Floors of {self.floor:g} for {len(self.arms)} arms and a control share of {self.control_share:g} leave nothing "
@@ -110,14 +148,14 @@ class Spec:
     def build(self, active: tuple[int, ...], arms: Sequence[Arm]) -> Built:
         """The objects that decide among the active ones of all arms there have been."""
         model = restricted(model_of(self.model, arms), active)
-        world = World(model, len(active), self.horizon)
-        agent = agent_of(self.sampler, world)
+        setting = ArmSetting(model, len(active), self.horizon)
+        agent = agent_of(self.sampler, setting)
         if agent.actions != len(active):
             raise ConfigError(f"{self.sampler.words} plays {agent.actions} arms and the experiment has {len(active)}.")
         labels = [arms[i].label for i in active]
         added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
         mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in))
-        return Built(model, agent, batching_of(self.batching, world), mixture)
+        return Built(model, agent, batching_of(self.batching, setting), mixture)
 
     # As text
 
@@ -152,13 +190,15 @@ class Spec:
 
 
 class Built(NamedTuple):
-    model: Any
-    agent: Any
-    batching: Any
+    """The objects that decide among the active arms."""
+
+    model: models.Model
+    agent: Agent
+    batching: Batching
     mixture: policy.Mixture
 
 
-def from_mapping(data: Any) -> Spec:
+def from_mapping(data: object) -> Spec:
     """A specification from what a TOML or JSON file holds."""
     if not isinstance(data, dict) or "arms" not in data or "model" not in data:
         raise ConfigError('A specification is a table with at least "arms" and "model".')
@@ -166,7 +206,7 @@ def from_mapping(data: Any) -> Spec:
 
 
 def _check_numbers(spec: Spec) -> None:
-    def number(name: str, holds: Any, sentence: str, whole: bool = False, optional: bool = False) -> None:
+    def number(name: str, holds: Callable[[Any], bool], sentence: str, whole: bool = False, optional: bool = False) -> None:
         value = getattr(spec, name)
         if optional and value is None:
             return
@@ -187,7 +227,7 @@ def _check_numbers(spec: Spec) -> None:
         raise ConfigError(f'draw must be "auto", "agent" or "vector"; got {spec.draw!r}.')
 
 
-def _several(arms: Any) -> list[Any]:
+def _several(arms: object) -> list[Any]:
     if isinstance(arms, Mapping):
         return [{"label": label, "metadata": metadata} for label, metadata in arms.items()]
     if isinstance(arms, str) or not isinstance(arms, Sequence):
@@ -201,5 +241,5 @@ def _arm(arm: Any) -> Arm:
     if isinstance(arm, Mapping):
         if set(arm) - {"label", "metadata"} or "label" not in arm:
             raise ConfigError(f'An arm is a label, or a table with "label" and "metadata"; got {dict(arm)!r}.')
-        return Arm(arm["label"], check_metadata(arm.get("metadata", {})))
+        return Arm(arm["label"], metadata_as_json(arm.get("metadata", {})))
     return Arm(arm)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def status(ctx: Context) -> dict[str, Any]:
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         row = ctx.row(c)
         current = ctx.policy(c, row.version)
         entry = entries.policy_row(c, ctx.id, row.version)
@@ -58,7 +58,7 @@ def allocation(current: Policy) -> np.ndarray:
 
 def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
     """A policy version as it was written; by default the one in use."""
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         entry = entries.policy_row(c, ctx.id, ctx.row(c).version if version is None else version)
     return {
         "version": entry.version,
@@ -76,13 +76,13 @@ def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
 
 def audit(ctx: Context) -> list[dict[str, Any]]:
     table = schema.audit
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         found = c.execute(sa.select(table).where(table.c.experiment == ctx.id).order_by(table.c.position)).all()
     return [{"position": r.position, "at": r.at, "actor": r.actor, "what": r.what, "detail": json.loads(r.detail)} for r in found]
 
 
 def set_paused(ctx: Context, paused: bool, reason: str) -> None:
-    with ctx.store.write() as c:
+    with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         if bool(row.paused) == paused:
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from . import arms as changing
 from . import asking, encoding, ledger, policy, refreshing, schema
-from .store import record
+from .database import DbRow, record
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -31,7 +31,7 @@ class _Made(NamedTuple):
 
 def differences(ctx: Context) -> list[str]:
     """What the replay finds otherwise than stored; nothing where all is well."""
-    with ctx.store.read() as c:
+    with ctx.database.read() as c:
         replay = _Replay(ctx, c)
         replay.run()
     return replay.found[:MOST]
@@ -89,7 +89,7 @@ class _Replay:
         columns = zip(*found, strict=True) if found else [()] * 5
         return _Made(*(np.array(list(column)) for column in columns))
 
-    def _check_positions(self, entries: Any) -> None:
+    def _check_positions(self, entries: list[DbRow]) -> None:
         """No entry of the ledger is missing, and none is there twice."""
         positions = {entry.position for entry in entries}
         for table in (schema.audit, schema.rewards):
@@ -113,14 +113,14 @@ class _Replay:
                 self._say(f"the entries of the {what} at position {position} were changed")
             before = position
 
-    def _refreshed(self, current: Policy, entry: Any) -> policy.Frozen:
+    def _refreshed(self, current: Policy, entry: DbRow) -> policy.Frozen:
         self.fold = self.fold.until(self.c, entry.watermark)
         rows = self.fold.rows
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
         return refreshing.learned(self.ctx, current, rows, entry.t, json.loads(entry.about)["repeat"])[0]
 
-    def _compare(self, entry: Any, made: policy.Frozen) -> None:
+    def _compare(self, entry: DbRow, made: policy.Frozen) -> None:
         for what, stored, again in (
             ("state", entry.state, encoding.encode(made.state)),
             ("propensities", entry.law, encoding.encode([made.law])),

@@ -1,6 +1,6 @@
 """Studies: specs, the store of their results, and the engines that compute them. Importing this loads no JAX."""
 
-from .engines import check_engine as check_engine
+from .engines import engine_named as engine_named
 from .reading import plan_file as plan_file
 from .reading import read as read
 from .running import Shard as Shard

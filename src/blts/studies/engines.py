@@ -103,8 +103,20 @@ def _client(distributed: Any, address: str | None, workers: int | None, stack: c
 ENGINES: dict[str, Callable[..., Done]] = {"in-process": in_process, "processes": processes, "dask": dask}
 
 
-def check_engine(name: str, workers: int | None, address: str | None) -> Callable[..., Done]:
-    """The engine of a name, where it can do what is asked of it."""
+def engine_named(name: str, workers: int | None, address: str | None) -> Callable[..., Done]:
+    """The engine of a name.
+
+    Args:
+        name: one of `ENGINES`.
+        workers: how many cells it is to compute at once; None for its default.
+        address: a Dask scheduler; None for none.
+
+    Returns:
+        A function from cells to results.
+
+    Raises:
+        ConfigError: there is no such engine, or it cannot do what is asked of it.
+    """
     if name not in ENGINES:
         raise UnknownName("engine", name, ENGINES)
     if workers is not None:

@@ -13,7 +13,7 @@ from .. import plugins, registry
 from .spec import Study
 
 PACKAGE = pathlib.Path(__file__).resolve().parent.parent
-NOT_COMPUTING = {"cli", "report", "paper", "live"}
+NOT_COMPUTING = {"cli", "report", "paper", "live", "drawing"}
 """Parts that no number of a cell depends on."""
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ..errors import ConfigError
-from .engines import check_engine
+from .engines import engine_named
 from .provenance import version_for
 from .spec import Cell, Study
 from .store import Heading, Store
@@ -54,7 +54,7 @@ def run(
     finished: Callable[[Cell], None] = lambda cell: None,
 ) -> bool:
     """Compute the cells of planned studies that are not stored. True when all cells of all shards are there at the end."""
-    compute_all = check_engine(engine, workers, address)
+    compute_all = engine_named(engine, workers, address)
     studies = [dataclasses.replace(study, version=version_for(study)) for study in studies]
     store.begin(studies, heading)
     distinct = {store.path(cell): cell for study in studies for cell in study.cells()}

@@ -136,7 +136,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"The folder {folder} cannot be made or read ({_why(error)}); give another --out.") from None
         if MARK in others:
-            if store.check() != FORMAT:
+            if store.format() != FORMAT:
                 store.mark()
         elif others:
             raise StoreError(
@@ -153,14 +153,14 @@ class Store:
         store = Store(folder)
         if not (store.folder / MARK).is_file():
             raise StoreError(f"{folder} is not a folder of results; `blts study run` or `blts paper` makes one.")
-        store.check()
+        store.format()
         return store
 
     def mark(self) -> None:
         self.write(MARK, json.dumps({"what": "results of blts studies", "format": FORMAT}) + "\n")
 
-    def check(self) -> int:
-        """The format of the folder, where this version can read it."""
+    def format(self) -> int:
+        """The number of the format that the folder is in; `StoreError` where this version cannot read it."""
         try:
             mark = json.loads((self.folder / MARK).read_text())
             found = mark["format"]

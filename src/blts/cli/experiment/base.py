@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import types
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ...errors import ConfigError
+
+if TYPE_CHECKING:
+    from ...live import Experiment
 
 app = typer.Typer(
     help="Live experiments: ask for decisions, tell rewards, refresh the posterior.\n\n"
@@ -24,8 +28,8 @@ Reason = Annotated[str, typer.Option(help="A word for the audit log.")]
 Request = Annotated[str | None, typer.Option("--request-id", help="The same id again gives the same answer again.")]
 
 
-def library() -> Any:
-    """The library, with compiled programs kept between commands."""
+def library() -> types.ModuleType:
+    """`blts.live`, with compiled programs kept between commands; `ConfigError` where SQLAlchemy is not installed."""
     from ...compilation import keep_programs
 
     keep_programs()
@@ -38,5 +42,6 @@ def library() -> Any:
     return live
 
 
-def opened(db: str | None, name: str) -> Any:
+def opened(db: str | None, name: str) -> Experiment:
+    """Open an experiment by its name, in the database of `--db`."""
     return library().Experiment.open(db, name)

@@ -88,9 +88,9 @@ def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
 def list_(db: Db = None, as_json: AsJson = False) -> None:
     """Show the experiments of a database."""
     library()
-    from ...live.store import Store
+    from ...live.database import Database
 
-    names = Store(db, create=False).names()
+    names = Database(db, create=False).names()
     if as_json:
         print_json(names)
     else:
@@ -102,7 +102,7 @@ def list_(db: Db = None, as_json: AsJson = False) -> None:
 def migrate(db: Db = None, as_json: AsJson = False) -> None:
     """Bring a database to this version's schema."""
     library()
-    from ...live.store import Store
+    from ...live.database import Database
 
-    before, after = Store.migrate(db)
+    before, after = Database.migrate(db)
     done(as_json, {"before": before, "after": after}, f"Schema version {after} (it was {before}).")

@@ -59,17 +59,17 @@ def tell(
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record rewards. Every row has a fate: accepted, duplicate, conflict, unknown or invalid."""
+    """Record rewards. Each row is accepted, or reported as duplicate, conflict, unknown or invalid."""
     rows = read_rewards(file)
     told = opened(db, name).tell(rows, request_id)
     if as_json:
         print_json(told._asdict())
     else:
-        fates = ("accepted", "duplicate", "conflict", "unknown", "invalid")
-        say(", ".join(f"{getattr(told, fate)} {fate}" for fate in fates) + f"; {told.awaited} rewards are awaited.")
-        for fate, ids in told.ids.items():
+        outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
+        say(", ".join(f"{getattr(told, outcome)} {outcome}" for outcome in outcomes) + f"; {told.awaited} rewards are awaited.")
+        for outcome, ids in told.ids.items():
             shown = ", ".join(f"{i[0]} ({i[1]})" if isinstance(i, list) else str(i) for i in ids[:10])
-            say(f"{fate}: {shown}{f' and {len(ids) - 10} more' if len(ids) > 10 else ''}")
+            say(f"{outcome}: {shown}{f' and {len(ids) - 10} more' if len(ids) > 10 else ''}")
         if told.why:
             say(f"Not used: {told.why}.")
     if strict and told.conflict + told.unknown + told.invalid:

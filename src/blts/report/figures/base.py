@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import io
-import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ...drawing.style import ACROSS, to_svg
 from ...errors import ConfigError
-from ..csvs import Row, from_csv, to_csv
+from ..csvs import Row, from_csv, groups, to_csv
 from ..outcome import Measured, Outcome
 from ..tables import axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Rows = Sequence[Mapping[str, str]]
+CsvRows = Sequence[Mapping[str, str]]
 """Rows as read from a CSV file."""
 PANELS = ("env", "batching", "prior", "horizon", "drawn")
 """Names that make panels; the others make lines."""
-STYLE: dict[Any, Any] = {
-    "figure.facecolor": "white",
-    "font.family": "DejaVu Sans",  # the one font that comes with matplotlib: the same shapes everywhere
-    "font.size": 9.5,
-    "axes.titlesize": 10,
-    "axes.labelsize": 9.5,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "axes.unicode_minus": True,
-    "grid.color": "#e2e2e2",
-    "grid.linewidth": 0.6,
-    "xtick.labelsize": 8.5,
-    "xtick.minor.pad": 5.0,  # labels of minor ticks in one line with the others
-    "ytick.minor.pad": 5.0,
-    "ytick.labelsize": 8.5,
-    "legend.fontsize": 8.5,
-    "legend.frameon": False,
-    "lines.solid_capstyle": "butt",
-    "text.parse_math": False,  # labels are text, whatever signs they have
-    "svg.fonttype": "path",
-    "svg.hashsalt": "blts",
-    "path.simplify_threshold": 0.2,
-}
 
 
 class Drawn(NamedTuple):
@@ -62,7 +33,7 @@ class Drawn(NamedTuple):
     """In inches, as drawn."""
 
 
-class Line(NamedTuple):
+class Placed(NamedTuple):
     """A condition's place in a figure."""
 
     measured: Measured
@@ -80,7 +51,7 @@ class Kind:
     needs: tuple[str, ...]
     """Arrays that it shows."""
     rows: Callable[[Outcome], list[Row]]
-    draw: Callable[[Rows], Figure]
+    draw: Callable[[CsvRows], Figure]
     caption: Callable[[Outcome], str]
     alt: Callable[[Outcome], str]
 
@@ -101,25 +72,8 @@ class Kind:
 
 
 def render(kind: Kind, csv: str) -> tuple[bytes, float]:
-    """The drawing of a CSV as SVG without a date, and its width."""
-    import matplotlib
-
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
-        figure = kind.draw(from_csv(csv))
-        content = io.BytesIO()
-        whole = figure.get_tightbbox().padded(0.06)  # labels beside the last panel may reach beyond the figure
-        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches=whole)
-        return PATH.sub(_rounded, content.getvalue()), float(whole.width)
-
-
-PATH = re.compile(rb' d="M[^"]*"')
-LONG = re.compile(rb"-?\d+\.\d{3,}")
-
-
-def _rounded(path: re.Match[bytes]) -> bytes:
-    """A path with hundredths of a point: half the bytes, and nothing that can be seen."""
-    return LONG.sub(lambda number: b"%.2f" % float(number[0]), path[0])
+    """The drawing of a CSV as SVG, and its width in inches."""
+    return to_svg(lambda: kind.draw(from_csv(csv)))
 
 
 def thinned(times: Sequence[float], most: int = 100) -> list[int]:
@@ -128,16 +82,16 @@ def thinned(times: Sequence[float], most: int = 100) -> list[int]:
     return list(dict.fromkeys(min(len(times) - 1, round(i * step)) for i in range(most)))
 
 
-def places(outcome: Outcome) -> list[Line]:
+def places(outcome: Outcome) -> list[Placed]:
     """Where conditions stand: panels by batching, prior and problem, lines by agent and options."""
     lines, panels = names(outcome)
     return placed(outcome, lines, panels)
 
 
-def placed(outcome: Outcome, lines: list[str], panels: list[str]) -> list[Line]:
+def placed(outcome: Outcome, lines: list[str], panels: list[str]) -> list[Placed]:
     """The first name of panels goes across, the others down."""
     found = [
-        Line(m, outcome.label(m, panels[1:]), outcome.label(m, panels), outcome.label(m, lines, outcome.study.task))
+        Placed(m, outcome.label(m, panels[1:]), outcome.label(m, panels), outcome.label(m, lines, outcome.study.task))
         for m in outcome.measured
     ]
     blocks = list(dict.fromkeys(line.block for line in found))
@@ -156,3 +110,10 @@ def whom(outcome: Outcome) -> str:
     """The lines of a figure in words, for those who cannot see it."""
     found = list(dict.fromkeys(line.label for line in places(outcome)))
     return found[0] if len(found) == 1 else ", ".join(found[:-1]) + f" and {found[-1]}"
+
+
+def across(rows: Sequence[Mapping[str, str]]) -> int:
+    """How many panels go beside each other: those of one block, where all blocks have as many and there is room."""
+    counts = {block: len(groups(found, "panel")) for block, found in groups(rows, "block").items()}
+    each = set(counts.values())
+    return each.pop() if len(counts) > 1 and len(each) == 1 and 2 <= max(each) <= ACROSS + 1 else ACROSS

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import GREY, band, grid, leftmost, log_ticks, looks, settle
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed
-from .base import Kind, Rows, names, placed, thinned
-from .style import GREY, across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
+from .base import CsvRows, Kind, across, names, placed, thinned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,7 +46,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=across(rows))

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import band, grid, leftmost, log_ticks, looks, settle
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups
 from ..outcome import Outcome
-from .base import Kind, Rows, places, thinned, whom
-from .style import across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
+from .base import CsvRows, Kind, across, places, thinned, whom
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +32,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), rows_each=2, across=across(rows))
@@ -66,7 +67,7 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
-def top(found: Rows) -> float:
+def top(found: CsvRows) -> float:
     """The top of a panel: its highest line, unless that is 2.5 times as high as all others, which it would flatten."""
     highs = sorted(max(column(line, "high")) for line in groups(found, "line").values())
     while len(highs) > 2 and highs[-1] > 2.5 * highs[-2] > 0:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import GREY, grid, log_ticks, looks, settle
 from ...statistics import percentiles, resampled_means
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed
-from .base import Kind, Rows
-from .style import GREY, end_labels, grid, log_ticks, looks, settle, spread
+from .base import CsvRows, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +50,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     look = looks([row["line"] for row in rows])
     figure, ((left,), (right,)) = grid(2, across=2, panel=(4.9, 3.6))
     bounds = _bounds(rows)
@@ -89,7 +90,7 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
-def _bounds(rows: Rows) -> dict[str, Rows]:
+def _bounds(rows: CsvRows) -> dict[str, CsvRows]:
     """The bound of each line against n, or one for all where they have the same."""
     lines = groups([row for row in rows if row["bound"]], "line")
     found = {label: sorted(line, key=lambda row: number(row["n"])) for label, line in lines.items()}

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import Point, place
+from ...drawing.style import grid, leftmost, log_ticks, looks, settle, spans
 from ..csvs import Row, column, groups
 from ..outcome import Outcome
 from ..words import metric_of
-from .base import Kind, Rows, places, whom
-from .labels import Point, place
-from .style import across, grid, leftmost, log_ticks, looks, settle, spans
+from .base import CsvRows, Kind, across, places, whom
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +41,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=across(rows))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...drawing.style import GREY, log_ticks, looks, settle, spans
 from ...statistics import student
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..tables import label_names
 from ..words import metric_of
-from .base import Kind, Rows
-from .style import GREY, log_ticks, looks, settle, spans
+from .base import CsvRows, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +51,7 @@ def rows(outcome: Outcome, metric: str = "") -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     from matplotlib.figure import Figure
 
     panels = groups(rows, "panel")

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import band, grid, log_ticks, looks, settle
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups
 from ..growth import FASTER, LOGARITHM, NO_FASTER, Estimate, Growth, last_half
 from ..outcome import Measured, Outcome
 from ..words import capital, fixed, interval, listed
-from .base import Kind, Rows, names, places, thinned
-from .style import band, end_labels, grid, log_ticks, looks, settle, spread
+from .base import CsvRows, Kind, names, places, thinned
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -116,7 +117,7 @@ def _words(estimate: Estimate, places: int) -> str:
     return f"{fixed(estimate.value, places)} {interval(estimate.low, estimate.high, places)}"
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "quantity")
     panels = {
         (q, p, a): f

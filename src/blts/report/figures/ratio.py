@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.style import COLOURS, grid, leftmost, settle
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..tables import label_names
-from .base import Kind, Rows
-from .style import COLOURS, grid, leftmost, settle
+from .base import CsvRows, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +34,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     figure, axes = grid(len(panels), panel=(3.3, 2.1))
     for (panel, found), (ax,) in zip(panels.items(), axes, strict=True):

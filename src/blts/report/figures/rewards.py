@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import band, grid, leftmost, log_ticks, looks, settle
 from ...errors import ConfigError
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from .base import Kind, Rows, places, thinned, whom
-from .style import across, band, end_labels, grid, leftmost, log_ticks, looks, settle, spread
+from .base import CsvRows, Kind, across, places, thinned, whom
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,7 @@ def rows(outcome: Outcome) -> list[Row]:
     return found
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=across(rows))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...drawing.labels import Point, place
+from ...drawing.style import GREY, grid, log_ticks, looks, settle, spans
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
 from ..words import listed, metric_of
-from .base import Kind, Rows, names
-from .labels import Point, place
-from .style import GREY, grid, log_ticks, looks, settle, spans
+from .base import CsvRows, Kind, names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ def _dominates(other: Row, row: Row, sign: float) -> bool:
     return a[0] <= b[0] and a[1] <= b[1] and a != b
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=2, panel=(5.0, 3.7) if len(panels) > 1 else (8.4, 4.8))
@@ -93,7 +93,7 @@ def draw(rows: Rows) -> Figure:
     return figure
 
 
-def _arms(line: Rows, name: str) -> list[list[float]]:
+def _arms(line: CsvRows, name: str) -> list[list[float]]:
     """Lengths of error bars to both sides."""
     ends = zip(column(line, f"{name}_low"), column(line, name), column(line, f"{name}_high"), strict=True)
     return [list(side) for side in zip(*((max(0.0, mean - low), max(0.0, high - mean)) for low, mean, high in ends), strict=True)]

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import GREY, grid, leftmost, log_ticks, looks, settle
 from ..csvs import Row, column, groups, number
 from ..outcome import Outcome
-from .base import Kind, Rows
-from .style import GREY, end_labels, grid, leftmost, log_ticks, looks, settle, spread
+from .base import CsvRows, Kind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +53,7 @@ def distance(x: np.ndarray, y: np.ndarray) -> float:
     return float(wasserstein_distance(x, y))
 
 
-def draw(rows: Rows) -> Figure:
+def draw(rows: CsvRows) -> Figure:
     panels = groups(rows, "panel")
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), panel=(4.4, 3.2))

@@ -2,5 +2,5 @@
 
 from .counts import Counts as Counts
 from .posterior import Posterior as Posterior
-from .rows import Rows as Rows
+from .rows import RowsTask as RowsTask
 from .simulate import Simulate as Simulate

@@ -26,7 +26,7 @@ KEYS = ("n", "sampler", "steps", "states", "alpha", "zero")
 
 
 @registry.register("task", "rows")
-class Rows:
+class RowsTask:
     """Draws of a Dirichlet row in which one state was never seen: the zero-count problem of Algorithm 4.
 
     A row of `states` coordinates has the prior Dirichlet(alpha, …, alpha) and n counts, spread evenly over all coordinates

@@ -47,12 +47,12 @@ def url_of(given: str | os.PathLike[str] | None) -> sa.URL:
     return url
 
 
-Record: TypeAlias = types.SimpleNamespace
+DbRow: TypeAlias = types.SimpleNamespace
 """A row by its column names, some of which are methods of SQLAlchemy's own rows."""
 
 
-def record(row: sa.Row) -> Record:
-    return Record(**row._mapping)
+def record(row: sa.Row) -> DbRow:
+    return DbRow(**row._mapping)
 
 
 # Statements that every request makes are built once: SQLAlchemy takes longer to build one than SQLite to answer it.
@@ -60,7 +60,7 @@ _FIND = sa.select(schema.experiments).where(schema.experiments.c.name == sa.bind
 _FIND_LOCKED = _FIND.with_for_update()
 
 
-class Store:
+class Database:
     """One database."""
 
     def __init__(self, url: str | os.PathLike[str] | None = None, *, create: bool = True):
@@ -72,7 +72,7 @@ class Store:
             self.engine = _engine(self.url, self.sqlite)
         except ImportError:
             raise StoreError('PostgreSQL needs its driver; install it with: pip install "blts[postgres]".') from None
-        weakref.finalize(self, self.engine.dispose)  # connections do not outlive the store
+        weakref.finalize(self, self.engine.dispose)  # connections do not outlive this object
         with _sentences(self.url):
             with self.engine.connect() as connection:
                 number = schema.found(connection)
@@ -121,7 +121,7 @@ class Store:
         with self.read() as connection:
             return list(connection.execute(sa.select(schema.experiments.c.name).order_by(schema.experiments.c.id)).scalars())
 
-    def find(self, connection: sa.Connection, name: str, *, lock: bool = False) -> Record:
+    def find(self, connection: sa.Connection, name: str, *, lock: bool = False) -> DbRow:
         """The row of an experiment, and where asked nobody else's until the end of the transaction."""
         row = connection.execute(_FIND_LOCKED if lock else _FIND, {"wanted": name}).first()
         if row is None:

@@ -1,4 +1,4 @@
-"""Labels beside points, where they cover nothing."""
+"""Labels that cover nothing: beside the ends of lines, and beside points."""
 
 from __future__ import annotations
 
@@ -7,8 +7,73 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from .style import GREY, Look
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.text import Annotation
+
+
+def end_labels(
+    axes: Axes, ends: Sequence[tuple[str, float, float]], look: dict[str, Look], words: dict[str, str] | None = None
+) -> list[Annotation]:
+    """Labels beside the ends of lines, to be spread by `spread` when the layout is settled."""
+    return [
+        axes.annotate(
+            (words or {}).get(label, label),
+            (x, y),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            color=look[label].ink if label in look else GREY,
+            fontsize=8.5,
+            annotation_clip=False,
+        )
+        for label, x, y in ends
+    ]
+
+
+def spread(axes: Axes, labels: Sequence[Annotation], least: float = 11.0) -> None:
+    """Move labels up and down until they are `least` points apart, as little as that takes, with a leader where one moved."""
+    if not labels:
+        return
+    scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    wanted = np.array([axes.transData.transform(label.xy)[1] * scale for label in labels])
+    low, high = (axes.bbox.y0 * scale, axes.bbox.y1 * scale)
+    found = apart(np.clip(wanted, low, high), least, low, high)
+    for label, want, got in zip(labels, wanted, found, strict=True):
+        shift = float(got - want)
+        label.set_position((10.0 if abs(shift) > 3 else 5.0, shift))
+        if abs(shift) > 3:
+            axes.annotate(
+                "",
+                label.xy,
+                xytext=(9, shift),
+                textcoords="offset points",
+                arrowprops={"arrowstyle": "-", "color": label.get_color(), "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1},
+                annotation_clip=False,
+            )
+
+
+def apart(wanted: np.ndarray, least: float, low: float, high: float) -> np.ndarray:
+    """The nearest places, in squares, that keep the order and are `least` apart: isotonic regression of wanted − least · rank.
+
+    They stay below `high`, and above `low` where there is room for all.
+    """
+    order = np.argsort(wanted, kind="stable")
+    blocks: list[list[float]] = []  # mean and size of pooled neighbours
+    for rank, i in enumerate(order):
+        blocks.append([float(wanted[i]) - least * rank, 1.0])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            (a, n), (b, m) = blocks[-2:]
+            blocks[-2:] = [[(a * n + b * m) / (n + m), n + m]]
+    levels = np.repeat([mean for mean, _ in blocks], [int(n) for _, n in blocks])
+    found = np.empty_like(wanted, dtype=float)
+    ranks = np.arange(len(wanted))
+    placed = np.maximum(levels + least * ranks, low + least * ranks)
+    found[order] = np.minimum(placed, high - least * ranks[::-1])
+    return found
+
 
 # Where a label may stand, in points from its point: near before far, right before left.
 OFFSETS = [

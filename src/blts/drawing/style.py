@@ -1,18 +1,18 @@
-"""The look that figures share: colours and dashes that go together, panels, and labels that do not overlap."""
+"""The look of all figures: fonts, colours and dashes that go together, panels, axes, and how an SVG is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..csvs import groups
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.text import Annotation
 
 # Okabe and Ito's colours, without the yellow that vanishes on white. Dashes and markers tell lines apart in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
@@ -32,6 +32,33 @@ WIDE = (4.6, 2.9)
 """The same where no more than two stand beside each other."""
 ACROSS = 3
 GREY = "#666666"
+STYLE: dict[Any, Any] = {
+    "figure.facecolor": "white",
+    "font.family": "DejaVu Sans",  # the one font that comes with matplotlib: the same shapes everywhere
+    "font.size": 9.5,
+    "axes.titlesize": 10,
+    "axes.labelsize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.unicode_minus": True,
+    "grid.color": "#e2e2e2",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8.5,
+    "xtick.minor.pad": 5.0,  # labels of minor ticks in one line with the others
+    "ytick.minor.pad": 5.0,
+    "ytick.labelsize": 8.5,
+    "legend.fontsize": 8.5,
+    "legend.frameon": False,
+    "lines.solid_capstyle": "butt",
+    "text.parse_math": False,  # labels are text, whatever signs they have
+    "svg.fonttype": "path",
+    "svg.hashsalt": "blts",
+    "path.simplify_threshold": 0.2,
+}
 
 
 class Look(NamedTuple):
@@ -84,74 +111,6 @@ def leftmost(axes: Axes) -> bool:
     return spec is None or spec.is_first_col()
 
 
-def across(rows: Sequence[Mapping[str, str]]) -> int:
-    """How many panels go beside each other: those of one block, where all blocks have as many and there is room."""
-    counts = {block: len(groups(found, "panel")) for block, found in groups(rows, "block").items()}
-    each = set(counts.values())
-    return each.pop() if len(counts) > 1 and len(each) == 1 and 2 <= max(each) <= ACROSS + 1 else ACROSS
-
-
-def end_labels(
-    axes: Axes, ends: Sequence[tuple[str, float, float]], look: dict[str, Look], words: dict[str, str] | None = None
-) -> list[Annotation]:
-    """Labels beside the ends of lines, to be spread by `spread` when the layout is settled."""
-    return [
-        axes.annotate(
-            (words or {}).get(label, label),
-            (x, y),
-            xytext=(5, 0),
-            textcoords="offset points",
-            va="center",
-            color=look[label].ink if label in look else GREY,
-            fontsize=8.5,
-            annotation_clip=False,
-        )
-        for label, x, y in ends
-    ]
-
-
-def spread(axes: Axes, labels: Sequence[Annotation], least: float = 11.0) -> None:
-    """Move labels up and down until they are `least` points apart, as little as that takes, with a leader where one moved."""
-    if not labels:
-        return
-    scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
-    wanted = np.array([axes.transData.transform(label.xy)[1] * scale for label in labels])
-    low, high = (axes.bbox.y0 * scale, axes.bbox.y1 * scale)
-    found = apart(np.clip(wanted, low, high), least, low, high)
-    for label, want, got in zip(labels, wanted, found, strict=True):
-        shift = float(got - want)
-        label.set_position((10.0 if abs(shift) > 3 else 5.0, shift))
-        if abs(shift) > 3:
-            axes.annotate(
-                "",
-                label.xy,
-                xytext=(9, shift),
-                textcoords="offset points",
-                arrowprops={"arrowstyle": "-", "color": label.get_color(), "linewidth": 0.6, "shrinkA": 0, "shrinkB": 1},
-                annotation_clip=False,
-            )
-
-
-def apart(wanted: np.ndarray, least: float, low: float, high: float) -> np.ndarray:
-    """The nearest places, in squares, that keep the order and are `least` apart: isotonic regression of wanted − least · rank.
-
-    They stay below `high`, and above `low` where there is room for all.
-    """
-    order = np.argsort(wanted, kind="stable")
-    blocks: list[list[float]] = []  # mean and size of pooled neighbours
-    for rank, i in enumerate(order):
-        blocks.append([float(wanted[i]) - least * rank, 1.0])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            (a, n), (b, m) = blocks[-2:]
-            blocks[-2:] = [[(a * n + b * m) / (n + m), n + m]]
-    levels = np.repeat([mean for mean, _ in blocks], [int(n) for _, n in blocks])
-    found = np.empty_like(wanted, dtype=float)
-    ranks = np.arange(len(wanted))
-    placed = np.maximum(levels + least * ranks, low + least * ranks)
-    found[order] = np.minimum(placed, high - least * ranks[::-1])
-    return found
-
-
 def band(axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], look: Look) -> None:
     axes.fill_between(x, low, high, color=look.colour, alpha=0.16, linewidth=0)
 
@@ -187,3 +146,32 @@ def plain(value: float) -> str:
     digits = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     lead = value / 10.0**exponent
     return f"10{digits}" if abs(lead - 1) < 1e-9 else f"{lead:.3g}·10{digits}"
+
+
+def to_svg(draw: Callable[[], Figure]) -> tuple[bytes, float]:
+    """Draw a figure in this style and write it as SVG without a date, so that the same numbers give the same bytes.
+
+    Args:
+        draw: makes the figure; it is called with the style set.
+
+    Returns:
+        The SVG, and its width in inches.
+    """
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
+        figure = draw()
+        content = io.BytesIO()
+        whole = figure.get_tightbbox().padded(0.06)  # labels beside the last panel may reach beyond the figure
+        figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches=whole)
+        return PATH.sub(_rounded, content.getvalue()), float(whole.width)
+
+
+PATH = re.compile(rb' d="M[^"]*"')
+LONG = re.compile(rb"-?\d+\.\d{3,}")
+
+
+def _rounded(path: re.Match[bytes]) -> bytes:
+    """A path with hundredths of a point: half the bytes, and nothing that can be seen."""
+    return LONG.sub(lambda number: b"%.2f" % float(number[0]), path[0])

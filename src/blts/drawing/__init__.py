@@ -1,0 +1,1 @@
+"""How figures look, for reports of studies and of live experiments alike. Importing this loads no matplotlib."""
