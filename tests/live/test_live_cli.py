@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from blts import cli
 from blts.errors import BltsError
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXACT = ("--model", "gaussian", "--sampler", "exact", "--batching", "fixed", "--set", "size=6")
 
 

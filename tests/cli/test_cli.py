@@ -361,7 +361,7 @@ def test_the_version():
     import blts as package
 
     assert blts("--version") == f"blts {package.__version__}\n"
-    project = tomllib.loads((pathlib.Path(__file__).resolve().parent.parent / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((pathlib.Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
     assert project["version"] == package.__version__
 
 
