@@ -1,4 +1,4 @@
-"""What README.md and docs/ show is what the code prints. `make outputs` (this file) rewrites it; tests/docs/test_examples.py compares.
+"""What README.md and docs/ show is what the code prints. `make outputs` (this file) rewrites it; docs/test_examples.py compares.
 
 - The `python` blocks of a document are run in order, in one namespace. What one prints stands in a `text` block right after it.
 - A `console` block is a session: lines that begin with `$ blts`, each followed by what that command prints.

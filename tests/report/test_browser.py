@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from blts.report import write
-from test_report import HOSTILE, SAMPLERS, STUDY, fill, renamed
+from stored import HOSTILE, SAMPLERS, STUDY, fill, renamed
 
 selenium = pytest.importorskip("selenium", reason="the browser test needs selenium: pip install selenium")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
