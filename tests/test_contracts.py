@@ -234,13 +234,16 @@ def test_an_mdp_moves(env):
         assert jax.tree.all(jax.tree.map(np.array_equal, again, (first, step)))
 
 
+@jax.jit
+def whole(key, env, agent, batching, times):
+    settings = {"horizon": HORIZON, "replications": REPLICATIONS, "keep_actions": False}
+    return loop.run(key, env, agent, batching, times, jnp.int32(0), **settings)
+
+
 def shapes(parts):
-    """The shapes of a whole run, from tracing it without compiling it."""
+    """The shapes of a whole run, from tracing it without compiling it; parts that differ in numbers alone are traced once."""
     times = jnp.asarray(simulation.recorded_times(None, HORIZON))
-    whole = lambda key, env, agent, batching: loop.run(  # noqa: E731
-        key, env, agent, batching, times, jnp.int32(0), horizon=HORIZON, replications=REPLICATIONS, keep_actions=False
-    )
-    return jax.eval_shape(whole, random.key(0), parts.env, parts.agent, parts.batching)
+    return whole.eval_shape(random.key(0), parts.env, parts.agent, parts.batching, times)
 
 
 @pytest.mark.parametrize(("env", "prior"), priors(list(TRACED)))
@@ -325,8 +328,7 @@ def test_a_simulation_maps_over_a_number():
     def regret(width):
         model = parts.agent.model
         agent = type(parts.agent)(type(model)(model.prior_mean, width, model.sd), parts.agent.belief, 15)
-        settings = {"horizon": HORIZON, "replications": REPLICATIONS, "keep_actions": False}
-        return loop.run(random.key(0), parts.env, agent, parts.batching, times, jnp.int32(0), **settings).regret
+        return whole(random.key(0), parts.env, agent, parts.batching, times).regret
 
     widths = jnp.array([0.1, 1.6, 5.0])
     mapped = jax.jit(jax.vmap(regret))(widths)

@@ -152,10 +152,19 @@ def played_agent(belief, model=None, refreshes=3, arms=4):
     return agent, states
 
 
-def frequencies(agent, state, arms=4):
-    played = Played(jnp.asarray(31), jnp.zeros(arms, int))
-    act = jax.jit(jax.vmap(lambda key: agent.act(key, state, (), played)))
-    return np.bincount(act(random.split(random.key(99), DRAWS)), minlength=arms)
+@jax.jit
+def acts(agent, state):
+    played = Played(jnp.asarray(31), jnp.zeros(4, int))
+    return jax.vmap(lambda key: agent.act(key, state, (), played))(random.split(random.key(99), DRAWS))
+
+
+def frequencies(agent, state):
+    return np.bincount(acts(agent, state), minlength=4)
+
+
+@jax.jit
+def propensities(agent, state):
+    return agent.propensities(state)
 
 
 BELIEFS = {
@@ -169,8 +178,7 @@ BELIEFS = {
 @pytest.mark.parametrize("name", BELIEFS)
 def test_propensities_are_the_frequencies_of_act(name):
     agent, states = played_agent(BELIEFS[name])
-    propensities = jax.jit(agent.propensities)
-    p = np.asarray(propensities(states[-1]), float)
+    p = np.asarray(propensities(agent, states[-1]), float)
     counts = frequencies(agent, states[-1])
     assert p.sum() == pytest.approx(1, abs=1e-6)
     assert p.min() > 0.001  # every arm, the unplayed one too, has its chance
@@ -178,19 +186,18 @@ def test_propensities_are_the_frequencies_of_act(name):
     # Mutants: two arms' figures exchanged, and those of the states before.
     assert counts_p(counts, p[[1, 0, 2, 3]]) < LEVEL
     for wrong in states[:-1]:
-        assert counts_p(counts, propensities(wrong)) < LEVEL
+        assert counts_p(counts, propensities(agent, wrong)) < LEVEL
     if name == "perturb":  # and a perturbation that is 15 % too wide
         wide = Thompson(agent.model, Perturb(ula(0.1, steps=30), gamma=1 / 1.15**2))
-        assert counts_p(counts, jax.jit(wide.propensities)(states[-1])) < LEVEL
+        assert counts_p(counts, propensities(wide, states[-1])) < LEVEL
 
 
 @pytest.mark.slow
 def test_propensities_without_a_closed_law_come_from_draws():
     """The mean reward's law is not Gaussian under Perturb with this prior: fixed draws stand in, and say the same each time."""
     agent, (*_, state) = played_agent(Perturb(ula(0.1, steps=30)), GaussianUnknownVariance(prior_mean=0.2))
-    propensities = jax.jit(agent.propensities)
-    p = np.asarray(propensities(state), float)
-    assert (p == np.asarray(propensities(state), float)).all()
+    p = np.asarray(propensities(agent, state), float)
+    assert (p == np.asarray(propensities(agent, state), float)).all()
     assert p.sum() == pytest.approx(1, abs=1e-6)
     assert np.abs(frequencies(agent, state) / DRAWS - p).max() < 2 / np.sqrt(4096)
 
@@ -198,4 +205,4 @@ def test_propensities_without_a_closed_law_come_from_draws():
 def test_propensities_map_and_compile():
     agent, states = played_agent(Exact(), refreshes=2)
     both = jax.tree.map(lambda *x: jnp.stack(x), *states[1:])
-    np.testing.assert_allclose(jax.jit(jax.vmap(agent.propensities))(both)[1], jax.jit(agent.propensities)(states[2]), rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.vmap(agent.propensities))(both)[1], propensities(agent, states[2]), rtol=1e-5)

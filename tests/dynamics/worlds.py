@@ -45,8 +45,6 @@ def solved(dynamics, theta):
     return policy, dynamics.gain(theta), dynamics.gain_of(theta, policy)
 
 
-# Whatever a sampler does
-
 FAR = (0.0, -8.0, 8.0, -60.0, 60.0, -1e30, 1e30, -np.inf, np.inf, np.nan)
 
 

@@ -129,8 +129,8 @@ def test_theory_constants_bound_the_second_derivatives(name):
     def in_reward(x, r):
         return jax.grad(lambda s: model.log_likelihood(x, row(s)))(r)
 
-    bend = -jax.vmap(lambda x, r: jax.grad(lambda s: in_reward(x, s))(r))(thetas, far)
-    mixed = jax.vmap(lambda x, r: jax.grad(lambda y: in_reward(y, r))(x))(thetas, far)
+    bend = -jax.jit(jax.vmap(lambda x, r: jax.grad(lambda s: in_reward(x, s))(r)))(thetas, far)
+    mixed = jax.jit(jax.vmap(lambda x, r: jax.grad(lambda y: in_reward(y, r))(x)))(thetas, far)
     assert eigen.min() >= theory.m * 0.999
     assert float(bend.min()) >= theory.nu * 0.999
     assert float(jnp.linalg.norm(mixed, axis=-1).max()) <= theory.L * 1.001

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blts._random import as_key, split
 from blts.errors import ConfigError
 from blts.models import (
     Linear,
@@ -114,20 +113,25 @@ def test_a_summary_has_the_likelihood_of_its_rows(name):
 
 def test_a_linear_summary_of_contexts():
     model = Linear([0.5, -1.0, 0.0], 1.5, 0.7)
-    x = jax.random.normal(jax.random.key(0), (30, 3))
-    theta = jnp.asarray([1.0, 0.5, -0.3])
-    rewards = x @ theta + 0.7 * jax.random.normal(jax.random.key(1), (30,))
-    summary = jax.lax.scan(lambda s, xr: (model.add(s, row(xr[1], xr[0])), None), model.empty(), (x, rewards))[0]
-    rows = jnp.sum(jax.vmap(lambda x, r: model.log_likelihood(theta, row(r, x)))(x, rewards))
-    np.testing.assert_allclose(model.log_likelihood_of(theta, summary), rows, rtol=1e-4)
-    X, y = np.asarray(x, float), np.asarray(rewards, float)
+    rng = np.random.default_rng(0)
+    theta = np.array([1.0, 0.5, -0.3])
+    X = rng.normal(size=(30, 3))
+    y = X @ theta + 0.7 * rng.normal(size=30)
+
+    @jax.jit
+    def all_of(x, rewards, theta, keys):
+        summary = jax.lax.scan(lambda s, xr: (model.add(s, row(xr[1], xr[0])), None), model.empty(), (x, rewards))[0]
+        rows = jnp.sum(jax.vmap(lambda x, r: model.log_likelihood(theta, row(r, x)))(x, rewards))
+        law = model.marginal(summary, x[0], 0)
+        return model.log_likelihood_of(theta, summary), rows, law, jax.vmap(lambda k: model.draw(k, summary))(keys)
+
+    of_summary, rows, law, draws = all_of(X.astype(np.float32), y.astype(np.float32), theta.astype(np.float32), KEYS)
+    np.testing.assert_allclose(of_summary, rows, rtol=1e-4)
     covariance = np.linalg.inv(np.eye(3) / 1.5**2 + X.T @ X / 0.49)
     mean = covariance @ (np.array([0.5, -1.0, 0.0]) / 1.5**2 + X.T @ y / 0.49)
-    law = model.marginal(summary, x[0], 0)
     np.testing.assert_allclose(law.mean, X[0] @ mean, rtol=1e-4)
     np.testing.assert_allclose(law.sd, np.sqrt(X[0] @ covariance @ X[0]), rtol=1e-4)
-    draws = np.asarray(jax.vmap(lambda k: model.draw(k, summary))(split(as_key(0), DRAWS)), float)
-    whitened = (draws - mean) @ np.linalg.cholesky(np.linalg.inv(covariance))
+    whitened = (np.asarray(draws, float) - mean) @ np.linalg.cholesky(np.linalg.inv(covariance))
     assert min(stats.kstest(column, "norm").pvalue for column in whitened.T) > P_MIN
     np.testing.assert_allclose(whitened.T @ whitened / DRAWS, np.eye(3), atol=0.05)
     assert min(stats.kstest(column * 1.1, "norm").pvalue for column in whitened.T) < P_MIN

@@ -84,12 +84,10 @@ def refresh(chain, key, model, theta, history):
 _compiled: dict = {}
 
 
-def _share(kind, target, steps, build):
+def share(kind, target, steps, build):
     """One compilation for all kernels of a type on a target: their numbers are traced."""
     return _compiled.setdefault((kind, id(target), steps), (target, jax.jit(build)))[1]
 
-
-# (a) ULA on a Gaussian: the law after k steps is known, discretisation bias included
 
 MU, PRECISION, SCALE = np.array([1.0, -2.0]), np.array([1.0, 4.0]), np.array([1.0, 0.2])
 QUADRATIC = Potential(

@@ -21,7 +21,9 @@ from blts.samplers import MALA, Chain, Langevin, potential, sgld, ula
 from laws import LEVEL, mean_p, second_moment_p
 from targets import Logistic, log_of, refresh, row, rows_of
 
-# (f) Potentials agree
+pytestmark = pytest.mark.optimised
+
+# Potentials agree
 
 
 def brute(model, actions, rewards, a, theta):
@@ -73,7 +75,7 @@ def test_a_minibatch_has_no_value():
         potential.from_minibatch(Logistic(), rows_of([1.0]), 1, jnp.ones(1)).value(jnp.zeros(1))
 
 
-# (g) The theorem's settings
+# The theorem's settings
 
 
 class TheoremEnd(NamedTuple):

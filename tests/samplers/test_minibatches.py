@@ -15,7 +15,9 @@ from blts.models import Gaussian
 from blts.samplers import Chain, Langevin, potential
 from blts.samplers.chain import SCORING_ROWS
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
-from targets import CHAINS, Logistic, _share, rows_of
+from targets import CHAINS, Logistic, rows_of, share
+
+pytestmark = pytest.mark.optimised
 
 
 def iterate_lanes(kernel, target, x, steps, key=0):
@@ -27,10 +29,10 @@ def iterate_lanes(kernel, target, x, steps, key=0):
         )
         return jax.vmap(lambda key, x: body(key, x).position)(keys, x)
 
-    return np.asarray(_share("lanes", target, steps, run)(kernel, random.split(random.key(key), x.shape[0]), x))
+    return np.asarray(share("lanes", target, steps, run)(kernel, random.split(random.key(key), x.shape[0]), x))
 
 
-# (c) Minibatches of one, by enumeration
+# Minibatches of one, by enumeration
 
 
 def draws_of_gradient(U, x: float, key=0):
@@ -135,7 +137,7 @@ def test_a_wrong_sgld_is_found():
     assert sgld_p(Langevin(SGLD_H, temperature=0.0)) < LEVEL
 
 
-# (d) The control variate at n = 10⁵
+# The control variate at n = 10⁵
 
 
 def test_a_control_variate_keeps_the_law_where_a_plain_minibatch_does_not(record_property):
@@ -153,10 +155,11 @@ def test_a_control_variate_keeps_the_law_where_a_plain_minibatch_does_not(record
     theta = mode + sd * random.normal(random.key(9), (chains, 1))
     # Chain's own Fisher scoring finds the anchor from far away: by a sample of the rows, and one pass over all of them.
     curve = lambda x: jnp.full(1, 1 / 9 + n / 3)  # noqa: E731
-    anchor = Chain(Langevin())._mode(model, rows, scale, curve, jnp.array([mode + 300 * sd]))
+    anchor = jax.jit(lambda x: Chain(Langevin())._mode(model, rows, scale, curve, x))(np.float32([mode + 300 * sd]))
     assert abs(float(anchor[0]) - mode) < 0.1 * sd
     sample = potential.from_sample(model, rows, SCORING_ROWS, scale)
-    near = float(optimize.brentq(lambda x: float(sample.grad(None, jnp.array([x]))[0]), -1.0, 2.0))
+    slope = jax.jit(lambda x: sample.grad(None, x[None])[0])
+    near = float(optimize.brentq(lambda x: float(slope(np.float32(x))), -1.0, 2.0))
     assert 1 < abs(near - mode) / sd < 4 * np.sqrt(n / SCORING_ROWS)  # where the sample alone leads
 
     def ends(control_variate):

@@ -15,6 +15,9 @@ from blts.samplers import MALA, Chain, Langevin, Potential, State, StepInfo
 from blts.samplers.mirror import Entropic, EntropicOrthant, Identity, LogBarrier
 from blts.samplers.mirrored import Mirrored
 from laws import LEVEL, ks_p
+from targets import share
+
+pytestmark = pytest.mark.optimised
 
 CHAINS = 10_000
 SHAPE = np.array([0.7, 3.0])  # two Gamma laws with rate 1
@@ -27,11 +30,11 @@ DIRICHLET = Potential(lambda x: -jnp.sum((AS - 1) * jnp.log(x), -1), lambda key,
 
 
 def iterate(kernel, target, x, steps, key=0):
-    body = lambda i, carry: kernel.step(random.fold_in(carry[1], i), carry[0], target)[0]  # noqa: E731
-    run = jax.jit(
-        lambda kernel, key, x: jax.lax.fori_loop(0, steps, lambda i, state: body(i, (state, key)), kernel.init(x)).position
-    )
-    return np.asarray(run(kernel, random.key(key), x))
+    def run(kernel, key, x):
+        body = lambda i, state: kernel.step(random.fold_in(key, i), state, target)[0]  # noqa: E731
+        return jax.lax.fori_loop(0, steps, body, kernel.init(x)).position
+
+    return np.asarray(share("mirrored", target, steps, run)(kernel, random.key(key), x))
 
 
 def gamma_p(kernel, target=GAMMA, steps=300) -> float:
@@ -55,25 +58,36 @@ def test_a_map_goes_there_and_back_and_knows_its_slope(name):
     mirror, dim = MAPS[name]
     x = random.uniform(random.key(1), (5, dim)) + 0.1
     x = x / x.sum(-1, keepdims=True) if name == "simplex" else x
-    y = mirror.dual(x)
-    np.testing.assert_allclose(mirror.primal(y), x, rtol=2e-5)
     U = lambda x: jnp.sum(jnp.sin(3 * x) + x**2, -1)  # noqa: E731
     W = lambda y: U(mirror.primal(y)) - mirror.log_det(y)  # noqa: E731
-    for y_i, x_i in zip(y, x, strict=True):
-        jacobian = jax.jacobian(mirror.primal)(y_i)[: y_i.size]
-        np.testing.assert_allclose(mirror.log_det(y_i), jnp.linalg.slogdet(jacobian)[1], rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(mirror.slope(y_i, x_i, jax.grad(U)(x_i)), jax.grad(W)(y_i), rtol=1e-3, atol=1e-4)
+
+    @jax.jit
+    @jax.vmap
+    def looked_at(x):
+        y = mirror.dual(x)
+        jacobian = jax.jacobian(mirror.primal)(y)[: y.size]
+        return mirror.primal(y), mirror.log_det(y), jacobian, mirror.slope(y, x, jax.grad(U)(x)), jax.grad(W)(y)
+
+    back, log_det, jacobian, slope, gradient = looked_at(x)
+    np.testing.assert_allclose(back, x, rtol=2e-5)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(np.asarray(jacobian))[1], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(slope, gradient, rtol=1e-3, atol=1e-4)
 
 
 def test_the_simplex_may_lie_along_the_first_axis():
     x = jax.nn.softmax(random.normal(random.key(0), (4, 7)), 0)
-    first, last = Entropic(axis=0), Entropic()
-    y = first.dual(x)
-    assert y.shape == (3, 7)
-    np.testing.assert_allclose(y, last.dual(x.T).T, rtol=1e-6)
-    np.testing.assert_allclose(first.primal(y), x, rtol=1e-5)
-    np.testing.assert_allclose(first.log_det(y), last.log_det(y.T), rtol=1e-5)
-    np.testing.assert_allclose(first.slope(y, x, x**2), last.slope(y.T, x.T, x.T**2).T, rtol=1e-5)
+
+    @jax.jit
+    def looked_at(mirror, x):
+        y = mirror.dual(x)
+        return y, mirror.primal(y), mirror.log_det(y), mirror.slope(y, x, x**2)
+
+    first, last = looked_at(Entropic(axis=0), x), looked_at(Entropic(), x.T)
+    assert first[0].shape == (3, 7)
+    np.testing.assert_allclose(first[0], last[0].T, rtol=1e-6)
+    np.testing.assert_allclose(first[1], x, rtol=1e-5)
+    np.testing.assert_allclose(first[2], last[2], rtol=1e-5)
+    np.testing.assert_allclose(first[3], last[3].T, rtol=1e-5)
 
 
 def test_the_dual_survives_an_underflow():
