@@ -90,7 +90,7 @@ def pytest_runtest_protocol(item):
         jax.config.update(name, before)
 
 
-MEGABYTES = 1000
+MEGABYTES = 700
 """A worker that holds more than this after a file lets its compiled programs go."""
 
 
