@@ -55,7 +55,8 @@ def play(url: str, say=lambda word: None) -> None:
 
 def start(url: str, code: str) -> subprocess.Popen:
     script = f"import sys; sys.path.insert(0, {str(TESTS)!r}); import test_live_crash as t; {code}"
-    environment = os.environ | {"BLTS_TEST_URL": url, "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false"  # those of this process: the same last bits
+    environment = os.environ | {"BLTS_TEST_URL": url, "XLA_FLAGS": flags}
     return subprocess.Popen(
         [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
