@@ -24,12 +24,10 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
-# Most of the time goes into compiling. Without LLVM's optimisations that takes half as long, and without XLA's newer emitters a
-# third less; `make slow` compiles as users do.
-if os.environ.get("BLTS_SLOW") is None:
-    os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-    if version("jaxlib").startswith("0.10."):
-        os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+# Most of the time goes into compiling, and without XLA's newer emitters that takes a third less. `make slow` runs with them.
+SLOW = os.environ.get("BLTS_SLOW") is not None
+if not SLOW and version("jaxlib").startswith("0.10."):
+    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 
 
 @pytest.fixture(scope="session")
@@ -78,16 +76,14 @@ def parsed(monkeypatch) -> list[str]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Tests marked `optimised` compute for longer than they compile, so that their programs are optimised."""
+    """Tests marked `quickly_compiled` compile for longer than they compute: `make test` leaves LLVM's optimisations out."""
     import jax
 
-    name = "jax_disable_most_optimizations"
-    before = jax.config.read(name)
-    jax.config.update(name, before and item.get_closest_marker("optimised") is None)
+    jax.config.update("jax_disable_most_optimizations", item.get_closest_marker("quickly_compiled") is not None and not SLOW)
     try:
         return (yield)
     finally:
-        jax.config.update(name, before)
+        jax.config.update("jax_disable_most_optimizations", False)
 
 
 MEGABYTES = 700

@@ -146,8 +146,7 @@ def rewritten(path: pathlib.Path, as_a_user: bool = True) -> str:
     Returns:
         The document with what its blocks print now.
     """
-    dropped = ("JAX_DISABLE_MOST_OPTIMIZATIONS", *(FLAGS if as_a_user else ()))  # other numbers come out without optimisations
-    kept = {name: value for name, value in os.environ.items() if name not in dropped}
+    kept = {name: value for name, value in os.environ.items() if not (as_a_user and name in FLAGS)}
     cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as site:
         parts = example_parts(pathlib.Path(site)) if path.name == "howto-extend.md" else None

@@ -16,8 +16,6 @@ from blts import Trace, condition, simulate
 from blts.models import Gaussian
 from blts.theory import batches_sharp
 
-pytestmark = pytest.mark.optimised
-
 SEED = 1
 REPLICATIONS = 400
 HORIZON = 650

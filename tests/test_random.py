@@ -13,8 +13,6 @@ from blts._random import ACT, ENV, OBSERVE, Round, round_key
 from blts.errors import ConfigError
 from laws import LEVEL, counts_p, ks_p, second_moment_p
 
-pytestmark = pytest.mark.optimised
-
 N = 1_000_000
 SEEDS = (0, 1, 42, 2**31, 2**32 - 1)
 

@@ -20,8 +20,6 @@ from blts.planning.optimistic import most_hopeful
 from blts.samplers import ExactRows, LogGammaRows, MirroredRows
 from blts.simulation import simulate
 
-pytestmark = pytest.mark.optimised
-
 # Agents
 
 

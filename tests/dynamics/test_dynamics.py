@@ -31,6 +31,8 @@ from blts.models.base import Sufficient
 from laws import LEVEL, counts_p
 from worlds import FAR, best_of_all, by_name, solved
 
+pytestmark = pytest.mark.quickly_compiled
+
 # Contracts
 
 

@@ -22,6 +22,8 @@ from blts.dynamics import (
 from blts.dynamics.recommender import log_follow
 from worlds import best_of_all, solved
 
+pytestmark = pytest.mark.quickly_compiled
+
 # Optima, by two methods
 
 

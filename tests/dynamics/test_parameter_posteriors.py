@@ -30,8 +30,6 @@ from blts.history import Log
 from blts.samplers import Chain, Langevin, mala, sgld, ula
 from worlds import by_name, data_of
 
-pytestmark = pytest.mark.optimised
-
 # Samplers against exact posteriors
 
 CHAINS = 2000

@@ -26,6 +26,8 @@ from blts.dynamics.inventory import log_tail
 from laws import LEVEL, counts_p, ks_p
 from worlds import ALL, FAR, by_name, data_of
 
+pytestmark = pytest.mark.quickly_compiled
+
 # The law of a transition
 
 

@@ -15,6 +15,8 @@ from blts.live import Experiment, ledger, schema, store
 from blts.live.export import table_of
 from experiments import LABELS, Hand, created, made, rewarded
 
+pytestmark = pytest.mark.quickly_compiled
+
 # The ledger proves itself
 
 

@@ -17,6 +17,8 @@ from typer.testing import CliRunner
 from blts import cli
 from blts.errors import BltsError
 
+pytestmark = pytest.mark.quickly_compiled
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXACT = ("--model", "gaussian", "--sampler", "exact", "--batching", "fixed", "--set", "size=6")
 

@@ -22,6 +22,8 @@ from blts.models import (
 from blts.models.custom import from_functions
 from experiments import PRIOR, log_likelihood, log_prior, made, prior_draw, rewarded
 
+pytestmark = pytest.mark.quickly_compiled
+
 # Specifications
 
 

@@ -15,8 +15,6 @@ from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
 
-pytestmark = pytest.mark.optimised
-
 LABELS = ("A", "B", "C")
 N = policy.LARGEST
 DATA = learning.Data(np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0.1, 0.5, 0.6, 0.9, 0.3, 1.2, 0.4]))

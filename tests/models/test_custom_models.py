@@ -26,6 +26,8 @@ from blts.models.base import arm_count
 from blts.samplers import sgld
 from reward_models import NAMED, P_MIN, custom, dist, laplace_law, log_laplace, log_prior, normal_prior, row, square
 
+pytestmark = pytest.mark.quickly_compiled
+
 # Custom models
 
 

@@ -21,8 +21,6 @@ from blts.samplers import MALA, Chain, Langevin, potential, sgld, ula
 from laws import LEVEL, mean_p, second_moment_p
 from targets import Logistic, log_of, refresh, row, rows_of
 
-pytestmark = pytest.mark.optimised
-
 # Potentials agree
 
 

@@ -15,8 +15,6 @@ from blts.samplers import MALA, BlackJAX, Chain, Langevin, Potential, State, Ste
 from laws import LEVEL, gaussian_p, ks_p, second_moment_p
 from targets import CHAINS, MU, PRECISION, QUADRATIC, SCALE, Logistic, rows_of, share, tempered
 
-pytestmark = pytest.mark.optimised
-
 
 def iterate(kernel, target, x, steps, key=0):
     """All chains from one key."""

@@ -17,8 +17,6 @@ from blts.samplers.chain import SCORING_ROWS
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
 from targets import CHAINS, Logistic, rows_of, share
 
-pytestmark = pytest.mark.optimised
-
 
 def iterate_lanes(kernel, target, x, steps, key=0):
     """Every chain with its own key and its own minibatches."""

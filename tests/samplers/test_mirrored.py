@@ -17,8 +17,6 @@ from blts.samplers.mirrored import Mirrored
 from laws import LEVEL, ks_p
 from targets import share
 
-pytestmark = pytest.mark.optimised
-
 CHAINS = 10_000
 SHAPE = np.array([0.7, 3.0])  # two Gamma laws with rate 1
 A = np.array([0.8, 2.0, 5.0])  # a Dirichlet law

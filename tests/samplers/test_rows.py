@@ -18,8 +18,6 @@ from blts.samplers.mirrored import Mirrored
 from blts.samplers.rows import ExactRows, LogGammaRows, MirroredRows
 from laws import LEVEL, ks_p, mean_p, second_moment_p
 
-pytestmark = pytest.mark.optimised
-
 LANES, S = 20_000, 5
 SHARES = {"seen": np.array([0.1, 0.1, 0.2, 0.2, 0.4]), "zeros": np.array([0.0, 0.6, 0.0, 0.1, 0.3])}
 NEAR = 0.1  # W1 in posterior sds; 20,000 exact draws are 0.01 to 0.02 away

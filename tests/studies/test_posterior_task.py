@@ -21,8 +21,6 @@ from blts.studies.tasks.posterior import exact, moments, rewards, wasserstein
 from laws import LEVEL, gaussian_p, ks_p, variance_p
 from running import CHAINS, run
 
-pytestmark = pytest.mark.optimised
-
 THEOREM = {"step_size": "theorem", "steps": "theorem", "minibatch": "theorem"}
 
 

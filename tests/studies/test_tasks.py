@@ -20,8 +20,6 @@ from blts.studies.tasks.counts import ratios
 from laws import LEVEL, ks_p, mean_p
 from running import CHAINS, run
 
-pytestmark = pytest.mark.optimised
-
 # Every task: blocks, normal forms, refusals
 
 CONDITIONS = {
