@@ -8,7 +8,7 @@ export XLA_FLAGS ?=
 .PHONY: all test paper check slow bench outputs clean
 
 test: check
-	$(BIN)/python -m pytest -n 2 --durations=10
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
 
 # Everything that must be green before a merge or a release.
 all: test slow
@@ -22,7 +22,7 @@ check: $(VENV)/dev
 	$(BIN)/pyright
 
 slow: $(VENV)/dev
-	BLTS_SLOW=1 $(BIN)/python -m pytest -m slow -n 2
+	BLTS_SLOW=1 $(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 bench: $(VENV)/dev
 	$(BIN)/python -m benchmarks

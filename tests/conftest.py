@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import ast
 import builtins
+import ctypes
+import gc
+import math
 import os
 import pathlib
+import sys
 import warnings
 from importlib.metadata import version
 
 import pytest
 
-# Compiled programs are kept between runs; a second run of the tests spends its time on the tests.
+# Compiled programs are kept between runs, and shared by the workers of one, the small ones too.
 _CACHE = pathlib.Path(__file__).resolve().parent.parent / ".pytest_cache" / "xla"
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_CACHE))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.3")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Workers share the cores already: without these each would start threads for every core.
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
 # Most of the time goes into compiling, and without XLA's newer emitters that takes a third less. `make slow` runs with them.
-if os.environ.get("BLTS_SLOW") is None and version("jaxlib").startswith("0.10."):
+SLOW = os.environ.get("BLTS_SLOW") is not None
+if not SLOW and version("jaxlib").startswith("0.10."):
     os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
 
 
@@ -69,10 +74,37 @@ def parsed(monkeypatch) -> list[str]:
     return texts
 
 
-@pytest.fixture(scope="module", autouse=os.environ.get("BLTS_SLOW") is not None)
-def _forget_programs():
-    """Compiled programs are let go after each file: a worker that kept those of a whole `make slow` (4.4 GB) was aborted by XLA."""
-    yield
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Tests marked `quickly_compiled` compile for longer than they compute: `make test` leaves LLVM's optimisations out."""
     import jax
 
-    jax.clear_caches()
+    jax.config.update("jax_disable_most_optimizations", item.get_closest_marker("quickly_compiled") is not None and not SLOW)
+    try:
+        return (yield)
+    finally:
+        jax.config.update("jax_disable_most_optimizations", False)
+
+
+MEGABYTES = 700
+"""A worker that holds more than this after a file lets its compiled programs go."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_programs():
+    """Compiled programs hold memory: 4 GB for a whole run. The next file finds those that it shares on disk."""
+    yield
+    if resident() > MEGABYTES:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what was freed otherwise
+
+
+def resident() -> float:
+    """The megabytes that this process holds, or infinitely many where that is not known."""
+    status = pathlib.Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS")), math.inf)

@@ -1,4 +1,4 @@
-"""What README.md and docs/ show is what the code prints. `make outputs` (this file) rewrites it; tests/test_examples.py compares.
+"""What README.md and docs/ show is what the code prints. `make outputs` (this file) rewrites it; docs/test_examples.py compares.
 
 - The `python` blocks of a document are run in order, in one namespace. What one prints stands in a `text` block right after it.
 - A `console` block is a session: lines that begin with `$ blts`, each followed by what that command prints.
@@ -36,6 +36,8 @@ LANGUAGES = {
 }
 """Languages of blocks in these documents. A block without one could hold an output that nobody compares."""
 PROMPT = "$ blts "
+FLAGS = ("XLA_FLAGS", "NPROC", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
+"""What tests/conftest.py sets and a user does not."""
 
 
 class Block(NamedTuple):
@@ -134,12 +136,18 @@ def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
 
-def rewritten(path: pathlib.Path) -> str:
-    """What `updated` makes of a file as a user runs it: in a new process and an empty folder, without the flags of the tests."""
-    kept = {
-        name: value for name, value in os.environ.items() if name not in ("XLA_FLAGS", "NPROC", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
-    }
-    cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3"}
+def rewritten(path: pathlib.Path, as_a_user: bool = True) -> str:
+    """What `updated` makes of a file in a new process and an empty folder, as a user runs it: without the flags of the tests.
+
+    Args:
+        path: The document.
+        as_a_user: False keeps those flags with which XLA compiles in less time to the same numbers.
+
+    Returns:
+        The document with what its blocks print now.
+    """
+    kept = {name: value for name, value in os.environ.items() if not (as_a_user and name in FLAGS)}
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as site:
         parts = example_parts(pathlib.Path(site)) if path.name == "howto-extend.md" else None
         path_of = os.pathsep.join(filter(None, (str(ROOT / "src"), parts, os.environ.get("PYTHONPATH"))))

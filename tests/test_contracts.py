@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import functools
 import pickle
-import re
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import agents, condition, from_json, loop, random, registry, simulate, simulation, to_json
+from blts import agents, condition, from_json, loop, random, simulate, simulation, to_json
 from blts.envs import MDP, DrawnMDP, ParametricMDP
 from blts.errors import ConfigError
-from blts.models import Tabular
 from blts.models.arms import arm
-from blts.problems import Problem
+from registered import (
+    AGENTS,
+    BANDITS,
+    ENVIRONMENTS,
+    HORIZON,
+    LEARNERS,
+    MDPS,
+    PLAYED,
+    REPLICATIONS,
+    SCHEMES,
+    chosen,
+    learner,
+    priors,
+    problem,
+    worlds,
+)
 
-HORIZON, REPLICATIONS = 30, 2
-ENVIRONMENTS, AGENTS, SCHEMES = (list(registry.entries(kind)) for kind in ("environment", "agent", "batching"))
-MDPS = [name for name, entry in registry.entries("environment").items() if entry.about.get("mdp")]
-BANDITS = [name for name in ENVIRONMENTS if name not in MDPS]
-PLAYED = {"bandit": "gaussian", "table": "riverswim-paper", "parametric": "inventory"}
-"""An environment of each kind of world."""
-LEARNERS = {"table": "ds-psrl", "parametric": "sgld-psrl"}
+pytestmark = pytest.mark.quickly_compiled
+
 LIGHT = ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform", ("ds-psrl", "table"), ("optimal", "parametric"))
 """Agents that compile quickly, and two that plan. The others, and every environment with an agent that learns, are in the
 slow run."""
-QUICK = {
-    "blts": {"steps": 3, "minibatch": 4},
-    "ula-ts": {"steps": 3},
-    "mala-ts": {"steps": 3, "pool": 4},
-    "mld-psrl": {"steps": 3},
-    "sgld-psrl": {"steps": 3, "minibatch": 4},
-    "mala-psrl": {"steps": 3},
-}
 # A number of each agent, and another value than its default. Those of a planner's model are the environment's.
 NUMBERS = {
     "blts": ("step_size", 0.2),
@@ -52,10 +51,6 @@ NUMBERS = {
 OF_THE_WORLD = {"table": ("right", 20.0), "parametric": ("rate", 5.0)}
 
 
-def worlds(agent: str) -> tuple[str, ...]:
-    return registry.find("agent", agent).about.get("worlds", ("bandit",))
-
-
 PLAYERS = [(agent, world) for agent in AGENTS for world in worlds(agent)]
 
 
@@ -66,19 +61,6 @@ def cases(every: list, light) -> list:
 
 def _tuple(case) -> tuple:
     return case if isinstance(case, tuple) else (case,)
-
-
-@functools.cache
-def problem(env: str) -> Problem:
-    return registry.find("environment", env).build()
-
-
-def priors(names: list[str]) -> list[tuple[str, str]]:
-    return [(env, prior) for env in names for prior in problem(env).priors]
-
-
-def chosen(env="gaussian", agent="exact-ts", batching=None, prior=None, **options):
-    return condition(env, agent, batching, prior, HORIZON, options=QUICK.get(agent, {}) | options)
 
 
 def run(parts):
@@ -104,17 +86,6 @@ def healthy(trace, env) -> None:
         assert np.allclose(trace.final_regret, lost, rtol=1e-4, atol=1e-3 * max(1.0, abs(gain)))
     elif not isinstance(env, DrawnMDP | ParametricMDP):
         assert (np.diff(trace.regret, axis=1) >= -1e-4).all()
-
-
-def learner(env: str, prior: str | None = None) -> str:
-    """An agent that learns with this environment's model: exact draws where a bandit has them, SGLD otherwise."""
-    if env in MDPS:
-        return LEARNERS[problem(env).world]
-    try:
-        chosen(env, "exact-ts", prior=prior)
-    except ConfigError:
-        return "blts"
-    return "exact-ts"
 
 
 # Everything runs
@@ -265,13 +236,16 @@ def test_an_mdp_moves(env):
         assert jax.tree.all(jax.tree.map(np.array_equal, again, (first, step)))
 
 
+@jax.jit
+def whole(key, env, agent, batching, times):
+    settings = {"horizon": HORIZON, "replications": REPLICATIONS, "keep_actions": False}
+    return loop.run(key, env, agent, batching, times, jnp.int32(0), **settings)
+
+
 def shapes(parts):
-    """The shapes of a whole run, from tracing it without compiling it."""
+    """The shapes of a whole run, from tracing it without compiling it; parts that differ in numbers alone are traced once."""
     times = jnp.asarray(simulation.recorded_times(None, HORIZON))
-    whole = lambda key, env, agent, batching: loop.run(  # noqa: E731
-        key, env, agent, batching, times, jnp.int32(0), horizon=HORIZON, replications=REPLICATIONS, keep_actions=False
-    )
-    return jax.eval_shape(whole, random.key(0), parts.env, parts.agent, parts.batching)
+    return whole.eval_shape(random.key(0), parts.env, parts.agent, parts.batching, times)
 
 
 @pytest.mark.parametrize(("env", "prior"), priors(list(TRACED)))
@@ -356,8 +330,7 @@ def test_a_simulation_maps_over_a_number():
     def regret(width):
         model = parts.agent.model
         agent = type(parts.agent)(type(model)(model.prior_mean, width, model.sd), parts.agent.belief, 15)
-        settings = {"horizon": HORIZON, "replications": REPLICATIONS, "keep_actions": False}
-        return loop.run(random.key(0), parts.env, agent, parts.batching, times, jnp.int32(0), **settings).regret
+        return whole(random.key(0), parts.env, agent, parts.batching, times).regret
 
     widths = jnp.array([0.1, 1.6, 5.0])
     mapped = jax.jit(jax.vmap(regret))(widths)
@@ -365,41 +338,3 @@ def test_a_simulation_maps_over_a_number():
     for i, width in enumerate(widths):
         assert np.allclose(mapped[i], alone(width), rtol=1e-5)
     assert len({float(x) for x in mapped[:, 0, -1]}) == 3
-
-
-# How things print
-
-SENTENCE = re.compile(r"[A-Z0-9].*\.", re.DOTALL)
-CALL = re.compile(r"\w+\(.*\)")
-
-
-@pytest.mark.parametrize("kind", ["environment", "agent", "batching"])
-def test_everything_prints(kind):
-    for name in registry.entries(kind):
-        built = {
-            "environment": lambda name: problem(name).env,
-            "agent": lambda name: chosen(PLAYED[worlds(name)[0]], name).agent,
-            "batching": lambda name: chosen(batching=name).batching,
-        }
-        thing = built[kind](name)
-        assert SENTENCE.fullmatch(str(thing)), str(thing)
-        assert CALL.fullmatch(repr(thing)), repr(thing)
-        assert len(repr(thing)) < 500
-
-
-def test_models_print():
-    for env, prior in priors(ENVIRONMENTS):
-        model = problem(env).model(prior)
-        assert SENTENCE.fullmatch(str(model)), str(model)
-        assert CALL.fullmatch(repr(model)), repr(model)
-        if env in BANDITS:
-            assert "theory" in str(model)
-            assert "<p>" in model._repr_html_()
-
-
-def test_conjugate_models_are_those_with_exact_draws():
-    """`learner` above finds exact draws where the model is conjugate, and nowhere else."""
-    for env in BANDITS:
-        assert (learner(env) == "exact-ts") == problem(env).model().has_posterior
-    for env in MDPS:
-        assert (learner(env) == "ds-psrl") == isinstance(problem(env).model(), Tabular)

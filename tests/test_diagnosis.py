@@ -27,6 +27,8 @@ from blts.samplers import potential as potentials
 from grids import WORLDS, OnGrid, gumbel, log_of_arms
 from laws import LEVEL, ks_p
 
+pytestmark = pytest.mark.quickly_compiled
+
 SIZE = 1024
 COUNTS = (1, 4, 32)  # rewards of the arms below
 OLD = Chain(MALA(0.5), 20)  # what `mala()` was for every model: a step from L alone
@@ -47,12 +49,23 @@ def block(tree):
     return jax.tree.map(lambda x: jnp.asarray(x)[None], tree)
 
 
+@jax.jit
+def begun(belief, model):
+    return belief.init(random.key(1), model)
+
+
+@jax.jit
+def after_refresh(belief, model, state, log):
+    """Beliefs that differ in their numbers share a program."""
+    return belief.refresh(random.key(0)[None], model, block(state), block(log))
+
+
 def refreshed(belief, start=None):
     """A pool's values after one refresh on the Gumbel arms, and how it went."""
     model, log = gumbel_arms()
-    state = jax.jit(belief.init)(random.key(1), model)
+    state = begun(belief, model)
     state = state if start is None else state._replace(thetas=start(state.thetas))
-    state, info = jax.tree.map(lambda x: x[0], jax.jit(belief.refresh)(random.key(0)[None], model, block(state), block(log)))
+    state, info = jax.tree.map(lambda x: x[0], after_refresh(belief, model, state, log))
     return np.asarray(state.thetas), np.asarray(belief.values(model, state.thetas, ())), info
 
 
@@ -159,9 +172,9 @@ def share_below_zero(model, rewards) -> tuple[float, float, bool]:
     """P(θ < 0) of a pool of one arm after one refresh, the same by quadrature, and whether the refresh was sound."""
     arms = stack(model, 1)
     belief = default_belief(arms, SIZE).check_model(arms)
-    state = block(jax.jit(belief.init)(random.key(1), arms))
+    state = begun(belief, arms)
     log = log_of_arms([np.asarray(rewards, float)])
-    state, info = jax.jit(lambda *a: belief.refresh(*a))(random.key(0)[None], arms, state, block(log))
+    state, info = after_refresh(belief, arms, state, log)
     x = jnp.linspace(-30, 30, 60_001)
     single = arm(arms, jnp.asarray(0))
     density = lambda y: single.log_prior(y) + jnp.sum(jax.vmap(lambda row: single.log_likelihood(y, row))(log.rows))  # noqa: E731
@@ -211,9 +224,11 @@ def test_no_chain_is_given_to_a_mode_that_was_not_found(shares, u, mode):
 
 
 def test_one_mode_is_told_from_two(monkeypatch):
-    """The mutant: all chains around one mode."""
+    """The mutant: all chains around one mode. It is compiled anew, and kept for no other test."""
     monkeypatch.setattr("blts.samplers.potential.MODES", 1)
+    after_refresh.clear_cache()
     ours, exact, _ = share_below_zero(student_t(0.1), CLUSTERS)
+    after_refresh.clear_cache()
     assert abs(ours - exact) > 0.3
 
 

@@ -34,7 +34,7 @@ advance. What `jax.vmap` refuses is refused.
 
 **To see it**: `print(lanes.explain(f, *arguments))` lists the equations and how each is mapped;
 `jax.make_jaxpr(lanes.vmap(f))(*arguments)` is the resulting program; `lanes.split(…).program.jaxpr` is the one that was
-split. `tests/test_lanes.py` compares random programs with `jax.vmap`.
+split. `tests/lanes/test_lanes.py` compares random programs with `jax.vmap`.
 """
 
 from .mapping import explain as explain

@@ -1,0 +1,52 @@
+"""Live experiments that several files use."""
+
+from __future__ import annotations
+
+from blts import _random
+from blts.agents import Perturb
+from blts.live import Experiment
+from blts.models import (
+    Gaussian,
+)
+from blts.samplers import sgld
+
+LABELS = ("A", "B", "C")
+PRIOR = Gaussian(prior_mean=[0.0, 0.1, 0.2], prior_sd=1.0, sd=0.5)
+
+
+class Hand:
+    """A clock that is set by hand."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def created(url, name="mail", **options) -> Experiment:
+    defaults = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 6}}
+    return Experiment.create(url, name, **defaults | options)
+
+
+def made(tmp_path, name="mail", **options) -> Experiment:
+    return created(tmp_path / "blts.db", name, **options)
+
+
+def rewarded(answer, value=1.0):
+    return [(decision.id, value) for decision in answer.decisions]
+
+
+SGLD = Perturb(sgld(0.1, 10, 8))
+
+
+def log_prior(theta):
+    return -0.5 * (theta**2).sum()
+
+
+def log_likelihood(theta, reward):
+    return -0.5 * (reward - theta[0]) ** 2
+
+
+def prior_draw(key):
+    return _random.normal(key, (1,))

@@ -1,0 +1,126 @@
+"""Specifications of live experiments."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from blts import from_json, registry, to_json
+from blts.agents import UCB1
+from blts.declared import provides
+from blts.errors import BltsError, ConfigError
+from blts.live import Experiment, Spec
+from blts.live.checks import outside
+from blts.models import (
+    Exponential,
+    Gaussian,
+    Laplace,
+    Model,
+)
+from blts.models.functions import from_functions
+from experiments import PRIOR, log_likelihood, log_prior, made, prior_draw, rewarded
+
+pytestmark = pytest.mark.quickly_compiled
+
+# Specifications
+
+
+def test_specifications_from_files(tmp_path):
+    toml = tmp_path / "spec.toml"
+    toml.write_text(
+        'arms = ["A", "B"]\nsampler = "exact"\nseed = 7\nfloor = 0.01\n[model]\nname = "gaussian"\nprior_mean = [0.0, 1.0]\n'
+        '[batching]\nname = "fixed"\nsize = 5\n'
+    )
+    spec = Spec.read(toml)
+    assert spec.batching.options == {"size": 5}
+    assert Spec.from_json(spec.to_json()).to_json() == spec.to_json()
+    other = tmp_path / "spec.json"
+    other.write_text(json.dumps({"arms": [{"label": "A", "metadata": {"cost": 2}}, {"label": "B"}], "model": "bernoulli"}))
+    assert Spec.read(other).arms[0].metadata == {"cost": 2}
+    experiment = Experiment.create(tmp_path / "x.db", "x", spec=spec)
+    assert len(experiment.ask(9).decisions) == 5
+    for text in ("arms = [", "[1, 2]", '{"arms": ["A"]}', '{"arms": ["A"], "model": "gaussian", "colour": 3}'):
+        wrong = tmp_path / ("wrong.toml" if text.startswith("arms") else "wrong.json")
+        wrong.write_text(text)
+        with pytest.raises(ConfigError):
+            Spec.read(wrong)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Spec.read(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"arms": []}, "between 1 and"),
+        ({"arms": "ABC"}, "list of labels"),
+        ({"arms": ["A", "A"]}, "given twice"),
+        ({"arms": ["A", ""]}, "not empty"),
+        ({"arms": ["A", "\x00"]}, "NUL"),
+        ({"arms": ["A", "\ud800"]}, "surrogates"),
+        ({"arms": ["A", 3]}, "must be text"),
+        ({"model": "gausian"}, "Did you mean 'gaussian'"),
+        ({"model": {"name": "gaussian", "sdd": 1.0}}, "no option 'sdd'"),
+        ({"model": {"name": "gaussian", "sd": -1.0}}, "must be > 0"),
+        ({"model": {"name": "gaussian", "sd": "wide"}}, "number"),
+        ({"model": PRIOR, "arms": ["A", "B"]}, "3 arms"),
+        ({"model": 3}, "log_likelihood"),
+        ({"model": Laplace()}, "conjugate"),
+        ({"sampler": "tsde"}, "MDPs"),
+        ({"sampler": 3}, "A sampler is"),
+        ({"sampler": UCB1(2)}, "2 arms"),
+        ({"batching": "sometimes"}, "no batching"),
+        ({"batching": 3}, "The batching must be an object"),
+        ({"batching": {"name": "external", "size": 3}}, "no options"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 1.5}, "seed"),
+        ({"floor": 0.5}, "leave nothing"),
+        ({"floor": -0.1}, "probability"),
+        ({"control": "Z"}, "none of the arms"),
+        ({"burn_in": -1}, "burn_in"),
+        ({"window": math.nan}, "window"),
+        ({"default_reward": 1.0}, "attribution window"),
+        ({"model": "bernoulli", "window": 1.0, "default_reward": 0.5}, "cannot occur"),
+        ({"cap": math.inf}, "cap"),
+        ({"draw": "lots"}, "draw must be"),
+        ({"colour": 3}, "no setting 'colour'"),
+    ],
+)
+def test_specifications_are_checked_before_anything_is_stored(tmp_path, change, words):
+    with pytest.raises(BltsError, match=words):
+        made(tmp_path, **change)
+    assert not (tmp_path / "blts.db").exists()
+
+
+def test_models_made_of_functions_are_given_again(tmp_path):
+    """No database holds a function; the same one is asked for at every opening."""
+    model = from_functions(log_prior, log_likelihood, L=1.0, init=prior_draw)
+    experiment = made(tmp_path, model=model, sampler="mala")
+    experiment.ask(2)
+    with pytest.raises(ConfigError, match="open it with model="):
+        Experiment.open(tmp_path / "blts.db", "mail")
+    with pytest.raises(ConfigError, match="this is Gaussian"):
+        Experiment.open(tmp_path / "blts.db", "mail", model=Gaussian())
+    assert len(Experiment.open(tmp_path / "blts.db", "mail", model=model).ask(2).decisions) == 2
+
+
+@pytest.mark.parametrize("name", registry.entries("model"))
+def test_every_model_has_a_name(name):
+    """What is registered are the models themselves, with their own defaults, and their words survive JSON."""
+    model = registry.build("model", name)
+    assert provides(model, Model)
+    own = Exponential() if name == "exponential" else type(model)()
+    assert repr(model) == repr(own)
+    assert repr(from_json(to_json(model))) == repr(model)
+    assert outside(model, 1.0) is None
+
+
+def test_any_label_goes(tmp_path):
+    labels = ["Ä ß", "日本語", "🦊🐻", "'; DROP TABLE blts_arms; --", 'a,b\n"c"', "[bold]x[/]"]
+    experiment = made(tmp_path, "n'am\"e; ✓", arms=labels, batching="external")
+    answer = experiment.ask(30)
+    assert set(answer.decisions[0].propensities) == set(labels)
+    experiment.tell(rewarded(answer))
+    assert experiment.export(tmp_path / "x.csv") == 30
+    assert experiment.verify() == []

@@ -1,0 +1,139 @@
+"""Models that cannot be right are refused in a sentence."""
+
+from __future__ import annotations
+
+import builtins
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from blts.errors import ConfigError
+from blts.models import (
+    Bernoulli,
+    Exponential,
+    Gamma,
+    Gaussian,
+    GaussianUnknownVariance,
+    Laplace,
+    Linear,
+    LogNormal,
+    Poisson,
+    StudentT,
+    ZeroInflatedLogNormal,
+    from_functions,
+    from_numpyro,
+)
+from reward_models import dist, laplace_law, log_laplace, log_prior, normal_prior, square
+
+pytestmark = pytest.mark.quickly_compiled
+
+# Refusals
+
+
+def standard(key):
+    return jax.random.normal(key, (1,))
+
+
+def by(maker, *args, **kwargs):
+    return lambda: maker(*args, **kwargs)
+
+
+def flat(theta):
+    return 0.0 * theta[0]
+
+
+def bowl(theta):
+    return -0.5 * jnp.sum(theta**2)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (by(Laplace, scale=-1.0), "Laplace: scale must be > 0 and finite; got -1."),
+        (by(Laplace, scale=np.nan), "Laplace: scale must not be NaN"),
+        (by(Laplace, prior_mean=np.inf), "Laplace: prior_mean must be finite"),
+        (by(Laplace, prior_mean=[1.0, 2.0], scale=[1.0, 2.0, 3.0]), "the number of arms differs, prior_mean has 2 but scale has 3"),
+        (by(Gaussian, prior_mean=[[1.0, 2.0]]), r"Gaussian: prior_mean has shape \(1, 2\); give a number or one such for each arm"),
+        (by(StudentT, df=1.0), "StudentT: df must be > 1, for a mean reward to exist; got 1"),
+        (by(StudentT, df=-2.0), "StudentT: df must be > 0"),
+        (by(Bernoulli, a=0.0), "Bernoulli: a must be > 0"),
+        (by(Poisson, b=[1.0, -1.0]), "Poisson: b must be > 0"),
+        (by(Gamma, shape=np.inf), "Gamma: shape must be > 0 and finite"),
+        (by(Exponential, a="x"), "Gamma: a must be a number"),
+        (by(LogNormal, weight=0.0), "LogNormal: weight must be > 0"),
+        (by(ZeroInflatedLogNormal, paid=-1.0), "ZeroInflatedLogNormal: paid must be > 0"),
+        (by(GaussianUnknownVariance, b=-1.0), "GaussianUnknownVariance: b must be > 0"),
+        (by(Linear), "Linear: missing 1 required positional argument: 'prior_mean'"),
+        (by(Linear, 0.0), r"Linear: prior_mean has shape \(\); give a vector"),
+        (by(Linear, []), "Linear: prior_mean must have one number for each coordinate of θ; got none"),
+        (by(Linear, [0.0, 0.0], alpha=[1.0]), "Linear: alpha has 1 coordinates and prior_mean 2; give as many"),
+        (by(Linear, [0.0], alpha=[[1.0], [0.0]]), "Linear: alpha must not be zero"),
+        (by(from_functions, bowl, square, L=-1.0), "L must be > 0"),
+        (by(from_functions, bowl, square, L=[1.0, 2.0]), "L must be a number or one for each of the 1 coordinates of θ"),
+        (by(from_functions, bowl, square, L=1.0, dim=0), "dim must be a whole number ≥ 1; got 0"),
+        (by(from_functions, None, square, L=1.0), "log_prior must be a function; got None"),
+        (by(from_functions, lambda theta: theta, square, L=1.0), r"log_prior must be one number; at θ = 0 it has shape \(1,\)"),
+        (
+            by(from_functions, lambda theta: jnp.log(theta[0] - 1), square, L=1.0),
+            "log_prior must be finite for every θ; at θ = 0 it is nan",
+        ),
+        (by(from_functions, flat, square, L=1.0), "perhaps because it is not a proper density; give init"),
+        (
+            by(from_functions, bowl, lambda theta, reward: theta * reward, L=1.0, init=standard),
+            r"log_likelihood must be one number; .* shape \(1,\)",
+        ),
+        (
+            by(from_functions, bowl, lambda theta, reward: theta[0] / 0.0, L=1.0, init=standard),
+            "log_likelihood must be finite at a prior draw",
+        ),
+        (
+            by(from_functions, bowl, square, L=1.0, init=lambda key: jnp.zeros(3)),
+            r"a prior draw must have shape \(1,\); it has \(3,\)",
+        ),
+        (by(from_functions, bowl, square, L=1.0, init=lambda key: jnp.full(1, jnp.nan)), "a prior draw is not finite"),
+        (by(from_functions, bowl, square, L=1.0, init=lambda key: jnp.ones(1)), "prior draws must be finite and must vary"),
+        (
+            by(from_functions, bowl, square, L=1.0, mean_reward=lambda theta: theta, init=standard),
+            "the mean reward must be one number",
+        ),
+        (by(from_functions, log_prior, log_laplace, L=1.0, mu=[1.0, np.nan]), "mu must be finite"),
+        (by(from_functions, log_prior, log_laplace, L=1.0, mu="x"), "mu must be a number or one number for each arm"),
+        (by(from_functions, log_prior, log_laplace, L=1.0, mu=[1.0, 2.0], arms=3), "describes 2 arms where 3 are needed"),
+        (
+            by(from_numpyro, laplace_law, {"mu": dist.Normal(np.zeros(3), 1)}),
+            r"the prior of mu has batch shape \(3,\); write it for one arm",
+        ),
+        (by(from_numpyro, laplace_law, {"mu": dist.Poisson(1.0)}), "the prior of mu is discrete"),
+        (by(from_numpyro, laplace_law, {"mu": 3.0}), "the prior of mu must be a NumPyro distribution; got float"),
+        (by(from_numpyro, laplace_law, {}), "prior must give a dict"),
+        (
+            by(from_numpyro, laplace_law, {"mu": dist.Normal(0, 1)}, loc=1.0),
+            "a dict of priors takes no hyper-parameters, but loc was given",
+        ),
+        (by(from_numpyro, lambda mu: mu, {"mu": dist.Normal(0, 1)}), "likelihood must return a NumPyro distribution"),
+        (
+            by(from_numpyro, lambda mu: dist.Normal(mu, jnp.ones(2)), {"mu": dist.Normal(0, 1)}),
+            "likelihood must be the law of one number",
+        ),
+        (by(from_numpyro, lambda mu: dist.Cauchy(mu, 1.0), {"mu": dist.Normal(0, 1)}), "the mean reward must be finite"),
+        (by(from_numpyro, 3.0, {"mu": dist.Normal(0, 1)}), "likelihood must be a function"),
+    ],
+)
+def test_bad_inputs_are_refused_in_a_sentence(make, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        make()
+
+
+def test_without_numpyro_the_sentence_says_what_to_install(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.startswith("numpyro"):
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ConfigError, match=r'pip install "blts\[numpyro\]"'):
+        from_numpyro(laplace_law, normal_prior, loc=0.0)

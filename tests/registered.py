@@ -1,0 +1,53 @@
+"""What is registered, for the contracts."""
+
+from __future__ import annotations
+
+import functools
+
+from blts import condition, registry
+from blts.errors import ConfigError
+from blts.problems import Problem
+
+HORIZON, REPLICATIONS = 30, 2
+ENVIRONMENTS, AGENTS, SCHEMES = (list(registry.entries(kind)) for kind in ("environment", "agent", "batching"))
+MDPS = [name for name, entry in registry.entries("environment").items() if entry.about.get("mdp")]
+BANDITS = [name for name in ENVIRONMENTS if name not in MDPS]
+PLAYED = {"bandit": "gaussian", "table": "riverswim-paper", "parametric": "inventory"}
+"""An environment of each kind of world."""
+LEARNERS = {"table": "ds-psrl", "parametric": "sgld-psrl"}
+QUICK = {
+    "blts": {"steps": 3, "minibatch": 4},
+    "ula-ts": {"steps": 3},
+    "mala-ts": {"steps": 3, "pool": 4},
+    "mld-psrl": {"steps": 3},
+    "sgld-psrl": {"steps": 3, "minibatch": 4},
+    "mala-psrl": {"steps": 3},
+}
+
+
+def worlds(agent: str) -> tuple[str, ...]:
+    return registry.find("agent", agent).about.get("worlds", ("bandit",))
+
+
+@functools.cache
+def problem(env: str) -> Problem:
+    return registry.find("environment", env).build()
+
+
+def priors(names: list[str]) -> list[tuple[str, str]]:
+    return [(env, prior) for env in names for prior in problem(env).priors]
+
+
+def chosen(env="gaussian", agent="exact-ts", batching=None, prior=None, **options):
+    return condition(env, agent, batching, prior, HORIZON, options=QUICK.get(agent, {}) | options)
+
+
+def learner(env: str, prior: str | None = None) -> str:
+    """An agent that learns with this environment's model: exact draws where a bandit has them, SGLD otherwise."""
+    if env in MDPS:
+        return LEARNERS[problem(env).world]
+    try:
+        chosen(env, "exact-ts", prior=prior)
+    except ConfigError:
+        return "blts"
+    return "exact-ts"
