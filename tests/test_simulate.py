@@ -280,9 +280,9 @@ def test_the_chunk_that_is_advised_fits(monkeypatch):
 @pytest.mark.parametrize("agent", ["exact", "sgld"])
 def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch):
     """The second run finds its program compiled; numbers are those of programs without a row too many."""
-    rounded = [run(agent, replications=R, horizon=T, times=None, keep_actions=True) for R, T in ((20, 90), (27, 101))]
+    rounded = [run(agent, replications=R, horizon=T, times=None, keep_actions=True) for R, T in ((25, 90), (27, 80))]
     before = programs.stepping()._cache_size()
-    rounded.append(run(agent, replications=30, horizon=70, times=None, keep_actions=True))
+    rounded.append(run(agent, replications=30, horizon=77, times=None, keep_actions=True))
     assert programs.stepping()._cache_size() == before
     monkeypatch.setattr(programs, "rounded_up", lambda size: size)
     for trace in rounded:
@@ -291,10 +291,10 @@ def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch
     assert programs.stepping()._cache_size() > before, "every size of its own is compiled on its own"
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 255, 256, 257, 1000, 1023, 1025, 10**6, 2**31 - 1])
-def test_sizes_are_rounded_up_by_at_most_an_eighth_where_it_matters(size):
+@pytest.mark.parametrize("size", [1, 2, 3, 255, 499, 500, 501, 1000, 1001, 1023, 9999, 10**6 + 1, 2**31 - 1])
+def test_sizes_are_rounded_up_by_at_most_a_tenth_where_it_matters(size):
     rounded = programs.rounded_up(size)
-    assert size <= rounded < (2 if size <= programs.COARSE else 9 / 8) * size + 1
+    assert size <= rounded < (2.5 if size <= 500 else 1.1) * size + 1
     assert programs.rounded_up(rounded) == rounded
 
 

@@ -16,6 +16,7 @@ schedule cannot change its numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -125,6 +126,20 @@ class Written(NamedTuple):
     actions: Array
 
 
+class Run(NamedTuple):
+    """What is simulated."""
+
+    keys: Key[Array, " replications"]
+    wanted: Bool[Array, " replications"]
+    env: Any
+    agent: Any
+    batching: Any
+    times: Int[Array, " points"]
+    horizon: int | Int[Array, ""]
+    begin: Callable[[PRNGKey], Lane]
+    """A replication's state before round 1."""
+
+
 def run(
     key: Key[Array, ""],
     env: Any,
@@ -146,11 +161,12 @@ def run(
     (None: all); the others need not be played.
     """
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
-    rounds = int(horizon) if capacity is None else capacity
-    lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=rounds, keep_actions=keep_actions)
+    capacity = int(horizon) if capacity is None else capacity
+    lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=capacity, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
     wanted = jnp.arange(replications) < (replications if used is None else used)
-    lane, written = go(keys, env, agent, batching, times, horizon, wanted, lanes, written)
+    begin = beginning(env, agent, batching, capacity)
+    lane, written = go(Run(keys, wanted, env, agent, batching, times, horizon, begin), lanes, written)
     return Record(
         regret=written.regret,
         ends=jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0),
@@ -165,20 +181,27 @@ def run(
 
 def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions: bool) -> tuple[Lane, Written]:
     R = keys.shape[0]
-    row = Row(*jax.eval_shape(lambda k: _row(env, k), keys[0]))
-    history = agent.empty(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), row), horizon)
+    action = jax.eval_shape(partial(_row, env), keys[0]).action
+    # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
+    ends = jnp.zeros((batching.max_batches(horizon, env.actions) + 1, R), int)
+    actions = jnp.zeros((horizon if keep_actions else 0, *action.shape, R), action.dtype)
+    begin = beginning(env, agent, batching, horizon)
+    return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
+
+
+def beginning(env, agent, batching, horizon: int) -> Callable[[PRNGKey], Lane]:
+    """A function from a replication's key to its state before round 1, with room for so many rounds."""
 
     def begin(key: PRNGKey) -> Lane:
+        row = jax.eval_shape(partial(_row, env), key)
+        history = agent.empty(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), row), horizon)
         key_env, key_agent = _random.split(_random.fold_in(key, 0))
         env_state, obs = env.reset(key_env)
         state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
         none, zero = jnp.zeros((), int), jnp.zeros(())
         return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
 
-    # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
-    ends = jnp.zeros((batching.max_batches(horizon, env.actions) + 1, R), int)
-    actions = jnp.zeros((horizon if keep_actions else 0, *row.action.shape, R), row.action.dtype)
-    return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
+    return begin
 
 
 def _row(env, key) -> Row:
@@ -227,9 +250,9 @@ def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> l
     return _lanes.of_lanes(drawn, lambda x: x.reshape(*x.shape[:-1], pairs, first.shape[0]))
 
 
-def _together(keys, env, agent, batching, times, horizon, wanted, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _together(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All lanes in the same round, learning whenever their batch is closed."""
-    del wanted  # a lane more costs next to nothing here
+    keys, _, env, agent, batching, times, horizon, begin = run  # those that are not wanted cost next to nothing here
     R = keys.shape[0]
 
     def one(words, pair, half, lane: Lane) -> tuple[Lane, Bool[Array, ""], Array]:
@@ -247,18 +270,21 @@ def _together(keys, env, agent, batching, times, horizon, wanted, lanes: Lane, w
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
     parts = _lanes.split(one, [example[:2]], example[2:])
     end = _lanes.Program.of(report, example[0], example[-1])
-    lanes, written = _in_lockstep(parts, end, words, times, horizon, lanes, written)
+    first = _lanes.Program.of(lambda words: begin(_random.from_words(words)), example[0])
+    lanes, written = _in_lockstep(first, parts, end, words, times, horizon, lanes, written)
     lane = _lanes.vmap(report)(words, lanes)
     closed_last = written.ends[jnp.maximum(lane.batches - 1, 0), jnp.arange(R)] == horizon
     refreshes = lane.diagnostics.refreshes - (closed_last & (lane.batches > 0))
     return lane._replace(diagnostics=lane.diagnostics._replace(refreshes=refreshes)), written
 
 
-def _in_lockstep(parts, end, words, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _in_lockstep(first, parts, end, words, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Round after round, each as a few of XLA's own kernels."""
     R, points = words.shape[-1], times.shape[0]
     everyone = jnp.arange(R)
-    kept = _lanes.carried(parts.program, end, lanes)
+    equal = _lanes.equal_leaves(first, parts.program, len(jax.tree.leaves(lanes)))
+    kept = _lanes.carried(parts.program, end, lanes, equal)
+    whole = lambda state: _lanes.shared(_lanes.replaced(lanes, kept, state), equal)  # noqa: E731
 
     def rounds(i, carry):
         """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
@@ -268,7 +294,7 @@ def _in_lockstep(parts, end, words, times, horizon, lanes: Lane, written: Writte
         def round(t, carry):
             state, closed, written, point = carry
             now = _lanes.of_lanes(drawn, lambda x: lax.dynamic_index_in_dim(x, t // 2 - first, -2, False))
-            after, due, action = parts.late([now], jnp.broadcast_to(t % 2, R), _lanes.replaced(lanes, kept, state))
+            after, due, action = parts.late([now], jnp.broadcast_to(t % 2, R), whole(state))
             written = written._replace(regret=lax.dynamic_update_index_in_dim(written.regret, after.regret, point, 0))
             if written.actions.shape[0]:
                 written = written._replace(actions=lax.dynamic_update_index_in_dim(written.actions, action, t - 1, 0))
@@ -291,9 +317,9 @@ def _in_lockstep(parts, end, words, times, horizon, lanes: Lane, written: Writte
 
         return lax.while_loop(lambda carry: jnp.any(carry[0] != 0), earliest, (closed, ended, ends))[1:]
 
-    begin = (_lanes.taken(lanes, kept), jnp.zeros(R, int), written, jnp.zeros((), int))
-    state, _, written, _ = lax.fori_loop(0, horizon // (2 * AHEAD) + 1, rounds, begin)
-    return _lanes.replaced(lanes, kept, state), written
+    carry = (_lanes.taken(lanes, kept), jnp.zeros(R, int), written, jnp.zeros((), int))
+    state, _, written, _ = lax.fori_loop(0, horizon // (2 * AHEAD) + 1, rounds, carry)
+    return whole(state), written
 
 
 class Turns(NamedTuple):
@@ -307,8 +333,9 @@ class Turns(NamedTuple):
     written: Written
 
 
-def _in_turns(keys, env, agent, batching, times, horizon, wanted, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _in_turns(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
+    keys, wanted, env, agent, batching, times, horizon, _ = run
     R, points = keys.shape[0], times.shape[0]
     block = PLANNING_BLOCK if agent.observes_first else BLOCK
     everyone, size = jnp.arange(R), min(R, block if _lanes.on_cpu() else max(block, R // 4))

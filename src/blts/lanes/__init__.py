@@ -18,7 +18,8 @@ the rounding of sums in another order.
    `loops.py` for `while`, `scan` and `cond`), or go to `jax.vmap`. (`mapping.py`)
 3. `split` divides a function's equations into those that depend on one group of arguments alone, and the rest. What a round
    draws at random depends on its key and not on what was learned, so the loop draws for 16 rounds at once, in advance and in
-   long vectors, without changes to agents or environments. `carried` tells which leaves of its state a loop must carry.
+   long vectors, without changes to agents or environments. `carried` tells which leaves of its state a loop must carry;
+   `equal_leaves` which of them are always equal, so that one is enough (plays are counted by the loop and by many schemes).
    (`splitting.py`)
 
 **What it assumes.** Every leaf of every argument has the lanes as its last axis, there is at least one argument, and what `f`
@@ -46,7 +47,9 @@ from .program import elementwise as elementwise
 from .rules import Value as Value
 from .splitting import Split as Split
 from .splitting import carried as carried
+from .splitting import equal_leaves as equal_leaves
 from .splitting import of_lanes as of_lanes
 from .splitting import replaced as replaced
+from .splitting import shared as shared
 from .splitting import split as split
 from .splitting import taken as taken

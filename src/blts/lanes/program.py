@@ -213,18 +213,28 @@ def _identity(x: Any) -> Any:
     return str(jnp.result_type(x)), jnp.shape(x), np.asarray(x).tobytes()
 
 
+def _is_flag(x: Any) -> bool:
+    """Whether a value is a constant True or False."""
+    return not isinstance(x, jax.Array) and jnp.shape(x) == () and jnp.issubdtype(jnp.result_type(x), bool)
+
+
 def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]) -> Any | None:
-    """Simplify `slice(concatenate(xs))` to the matching part, and `random_unwrap(random_wrap(x))` to x.
+    """Simplify `slice(concatenate(xs))` to the matching part, `random_unwrap(random_wrap(x))` to x, and choices by a constant.
 
     A random key is concatenated from words. Without this, all of a round's key would depend on the word that selects one half of
     its normals, and nothing could be drawn in advance.
     """
+    name = eqn.primitive.name
+    if name == "select_n" and _is_flag(inputs[0]):
+        return inputs[1 + bool(inputs[0])]
+    if name == "and" and _is_flag(inputs[1]) and inputs[1]:
+        return inputs[0]
     if not inputs or id(inputs[0]) not in origins:
         return None
     origin, parts = origins[id(inputs[0])]
-    if eqn.primitive.name == "random_unwrap" and origin.primitive.name == "random_wrap":
+    if name == "random_unwrap" and origin.primitive.name == "random_wrap":
         return parts[0]
-    if eqn.primitive.name == "slice" and origin.primitive.name == "concatenate" and jnp.ndim(inputs[0]) == 1:
+    if name == "slice" and origin.primitive.name == "concatenate" and jnp.ndim(inputs[0]) == 1:
         begin, end, strides = eqn.params["start_indices"][0], eqn.params["limit_indices"][0], eqn.params["strides"]
         offset = 0
         for part in parts:

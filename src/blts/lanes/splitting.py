@@ -89,7 +89,7 @@ def of_lanes(values: Sequence[Value], f: Callable[[Array], Array]) -> list[Value
     return [v._replace(array=f(v.array)) if v.mapped else v for v in values]
 
 
-def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
+def carried(turn: Program, after: Program, state: Tree, first: Sequence[int] | None = None) -> list[bool]:
     """Which leaves of its state a loop must carry: those that `after` reads, and whatever a turn computes them from.
 
     XLA removes unused values that a single loop carries, but not those that two nested loops pass to each other.
@@ -98,6 +98,7 @@ def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
         turn: one iteration. The state is its last argument and its first result; all its other results are used.
         after: what is computed from the last state, its last argument.
         state: for its number of leaves.
+        first: what `equal_leaves` found, where only the first of equal leaves shall be carried.
 
     Returns:
         A flag for each leaf of the state.
@@ -108,8 +109,63 @@ def carried(turn: Program, after: Program, state: Tree) -> list[bool]:
     while True:
         more = [a or b for a, b in zip(needed, turn.needs([*needed, *others])[-size:], strict=True)]
         if more == needed:
-            return needed
+            break
         needed = more
+    return needed if first is None else [i in {f for f, flag in zip(first, needed, strict=True) if flag} for i in range(size)]
+
+
+def equal_leaves(start: Program, turn: Program, size: int) -> list[int]:
+    """Which leaves of a loop's state are equal in every iteration, because they start equal and are computed alike.
+
+    Args:
+        start: the initial state, as its results.
+        turn: one iteration. The state is its last argument and its first result.
+        size: the number of leaves of the state.
+
+    Returns:
+        For each leaf the number of the first one that it equals.
+    """
+    found = _value_numbers(start, list(range(len(start.jaxpr.invars))))[:size]
+    while True:
+        first = [found.index(number) for number in found]
+        others = [("input", i) for i in range(len(turn.jaxpr.invars) - size)]
+        found = list(zip(first, _value_numbers(turn, [*others, *first])[:size], strict=True))
+        if len(set(found)) == len(set(first)):
+            return first
+
+
+def _value_numbers(program: Program, inputs: Sequence[Any]) -> list[Any]:
+    """A key for each result of a program; equal keys mean equal results, for inputs of which those with equal keys are equal."""
+    known: dict[Any, Any] = dict(zip(program.jaxpr.invars, inputs, strict=True))
+    known |= {v: ("constant", i) for i, v in enumerate(program.jaxpr.constvars)}
+
+    def number(v: Any) -> Any:
+        return (str(v.aval), str(v.val)) if isinstance(v, core.Literal) else known[v]
+
+    numbers: dict[Any, int] = {}
+    for i, eqn in enumerate(program.jaxpr.eqns):
+        what: Any = (eqn.primitive.name, tuple(eqn.params.items()), *map(number, eqn.invars))
+        try:
+            hash(what)
+        except TypeError:
+            what = i
+        of_eqn = numbers.setdefault(i if eqn.effects else what, i)
+        known |= {v: ("result", of_eqn, place) for place, v in enumerate(eqn.outvars)}
+    return [(str(v.aval), number(v)) for v in program.jaxpr.outvars]
+
+
+def shared(tree: Tree, first: Sequence[int]) -> Tree:
+    """A tree in which leaves that are equal are one array.
+
+    Args:
+        tree: the state of a loop.
+        first: what `equal_leaves` found.
+
+    Returns:
+        A tree of the same structure.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    return jax.tree.unflatten(structure, [leaves[i] for i in first])
 
 
 def taken(tree: Tree, flags: Sequence[bool]) -> list[Any]:
