@@ -19,7 +19,7 @@ from blts.agents import Perturb, Pool, Thompson
 from blts.agents.beliefs import split_rhat
 from blts.errors import ConfigError
 from blts.history import Log
-from blts.models import Gaussian, GaussianUnknownVariance
+from blts.models import Gaussian, GaussianUnknownVariance, StudentT
 from blts.models.base import Model, Moments, stack
 from blts.samplers import MALA, BlackJAX, Chain, Langevin, Potential, State, StepInfo, hmc, mala, nuts, potential, sgld, ula
 from blts.samplers.chain import SCORING_ROWS
@@ -353,7 +353,48 @@ def test_a_wrong_sgld_is_found():
     assert sgld_p(Langevin(SGLD_H, temperature=0.0)) < LEVEL
 
 
-# (d) The control variate at n = 10⁵
+# (d) Samples of the rows: where to look for modes, and the anchor of the control variate
+
+
+@pytest.mark.parametrize("period", [2, 3, 7])
+def test_a_sample_of_periodic_rewards_is_like_all_of_them(period):
+    """Of rewards that repeat with the stride of evenly spaced rows, those (the mutant) are all alike."""
+    rewards = np.tile(np.linspace(-3.0, 3.0, period), SCORING_ROWS)
+    rows, x, one = rows_of(rewards), jnp.array([0.2]), jnp.ones(1)
+    sampled = potential.from_sample(Logistic(), rows, SCORING_ROWS, one).grad(None, x)[0]
+    scores = np.tanh((rewards - 0.2) / 2)
+    error = len(rewards) * scores.std() / np.sqrt(SCORING_ROWS)
+    exact = 0.2 / 9 - scores.sum()
+    assert abs(float(sampled) - exact) < 4 * error
+    assert abs(0.2 / 9 - period * scores[::period].sum() - exact) > 20 * error
+
+
+def test_modes_looked_for_on_a_sample_are_those_of_all_rows():
+    """Their places, widths and masses; on the sample alone (the mutant) one of the two has none."""
+    half = np.random.default_rng(3).normal(3, 0.5, 1500)
+    rewards = np.random.default_rng(4).permutation(np.concatenate([half, -half, [0.3]]))
+    rows, model = rows_of(rewards), StudentT(prior_sd=3.0, scale=1.0)
+    starts = jnp.linspace(-4.0, 4.0, 8)[:, None]
+
+    def modes(size, polish: int | None = None):
+        surface = potential.surface_of_rows(model, rows, size)
+        surface = surface if polish is None else surface._replace(polish=polish, sampled=False)
+        return potential.modes(surface, starts, model.prior_precision(), rows.n)
+
+    def shares(found):
+        """The masses right and left of 0, and where the modes are, in sds of the posterior there."""
+        centre, share = np.asarray(found.white.centre[:, 0]), np.asarray(found.share)
+        return share[centre > 0].sum(), np.sort(centre[share > 0]) / float(found.white.root[0, 0, 0])
+
+    (right, at), (right_of_all, at_of_all) = shares(modes(SCORING_ROWS)), shares(modes(None))
+    assert 0.05 < right_of_all < 0.95
+    assert right == pytest.approx(right_of_all, abs=0.02)
+    np.testing.assert_allclose(at, at_of_all, atol=0.05)
+    (alone, _) = shares(modes(SCORING_ROWS, 0))
+    assert min(alone, 1 - alone) < 1e-3
+
+
+# (e) The control variate at n = 10⁵
 
 
 def test_a_control_variate_keeps_the_law_where_a_plain_minibatch_does_not(record_property):
@@ -421,7 +462,7 @@ def test_the_anchor_may_be_off_the_mode():
     assert sds[0] < 1e-3 < sds[1] < sds[2]
 
 
-# (e) MALA leaves the target as it is
+# (f) MALA leaves the target as it is
 
 LOGISTIC = Potential(
     lambda x: jnp.sum(x + 2 * jax.nn.softplus(-x), -1), lambda key, x: jnp.tanh(x / 2), jnp.ones(1)
@@ -502,7 +543,7 @@ def test_mala_refuses_a_minibatch_and_stays_where_the_target_is_not_a_number():
     assert ks_p(iterate(MALA(1.0), edge, jnp.ones((2000, 1)), 60), stats.expon.cdf) > LEVEL
 
 
-# (f) Potentials agree
+# (g) Potentials agree
 
 
 def brute(model, actions, rewards, a, theta):
@@ -554,7 +595,7 @@ def test_a_minibatch_has_no_value():
         potential.from_minibatch(Logistic(), rows_of([1.0]), 1, jnp.ones(1)).value(jnp.zeros(1))
 
 
-# (g) The theorem's settings
+# (h) The theorem's settings
 
 
 class TheoremEnd(NamedTuple):
@@ -634,7 +675,7 @@ def test_the_theorem_preset_has_the_papers_numbers():
         sgld("theorem").resolved(stack(Logistic(), 3))
 
 
-# (h) Pools and their diagnostics
+# (i) Pools and their diagnostics
 
 
 def one_refresh(belief, key, model, state, history):
@@ -769,7 +810,7 @@ def test_chain_moments_are_those_of_the_last_half():
         assert (info.half_steps[a] == quarter).all()
 
 
-# (i) Algorithm 2's perturbation
+# (j) Algorithm 2's perturbation
 
 
 def test_the_spread_is_one_over_root_n_L_gamma():
