@@ -210,6 +210,8 @@ class Model(Contract):
     """The rewards that can occur: "binary", "count", "positive", "nonnegative" or "real"."""
     samples_within_support = fact("sample")
     likelihood_within_support = fact("log_likelihood")
+    mean_of_samples = fact("sample")
+    """Whether `mean_reward` is the mean of `sample`. Where that is lost, simulations compare the two."""
     contextual = default(False)
     """Whether `obs` is a context that it needs."""
     gaussian_prior_and_linear_mean = default(False)
