@@ -139,7 +139,15 @@ def band(curves: np.ndarray, level: float = LEVEL) -> Band:
     """The sup-t band of curves [replications, times]: mean ± c · se, c the quantile of max over times of |t*|.
 
     Times without spread are left out of the maximum, and so are those where many resamples have none: a regret that is zero
-    but for one replication in four hundred has no t*.
+    but for one replication in four hundred has no t*. Where all replications are equal, se is 0 and the band is the mean itself, of
+    no width: it does not cover what further replications would add there.
+
+    Args:
+        curves: of shape `[replications, times]`, at least two replications.
+        level: with which probability the band covers the whole mean curve.
+
+    Returns:
+        Mean, lower and upper end at each time, and c.
     """
     x = _checked(curves)
     n, mean, sd = len(x), _means(x), _sds(x)
