@@ -144,14 +144,15 @@ def model_of(part: Part, arms: Sequence[Arm]) -> Any:
 
 
 def _own_numbers(model: Any) -> set[str]:
-    """The numbers of a model that differ between arms."""
+    """The numbers of a model that are given for each arm."""
     return {n.name for n in models._numbers(model) if jnp.ndim(n.value) > n.ndim}
 
 
 def _with_options(single: Any, arm: Arm, own: set[str] = frozenset()) -> Any:  # type: ignore[assignment]
     lacking = own - set(arm.options)
     if lacking:
-        raise ConfigError(f"The arms of this model differ in {', '.join(sorted(lacking))}; give it for the arm {arm.label!r} too.")
+        names = " and ".join(sorted(lacking))
+        raise ConfigError(f"The model has a {names} for each arm; give {names} for the arm {arm.label!r} too.")
     known = {n.name for n in models._numbers(single)}
     for name in arm.options:
         if name not in known:

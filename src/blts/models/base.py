@@ -282,6 +282,10 @@ def require_model(owner: str, model: Any) -> None:
         others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""
         raise ConfigError(f"{owner}: {why_lost(model, lost[0])}{others}")
     require_part(f"{owner}: model", model, Model, "Gaussian(prior_mean=[0.0, 1.0])")
+    drawn = jax.eval_shape(lambda model: jnp.asarray(first_arm(model).init(as_key(0))), model).shape
+    if drawn != (model.dim,):
+        shape = f"{type(model).__name__} has dim = {model.dim}, and its init draws θ of shape {drawn}"
+        raise ConfigError(f"{owner}: {shape}; override both or neither.")
 
 
 def has_marginal(model: Any) -> bool:
