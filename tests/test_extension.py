@@ -253,6 +253,19 @@ def other_history(self, history, row, live):
     return history[0]
 
 
+def branching(self, key, state, obs, played):
+    return jnp.asarray(1 if played.t > 3 else 0)
+
+
+def numpy_act(self, key, state, obs, played):
+    return jnp.asarray(int(np.argmax(np.asarray(played.counts))))
+
+
+def keeping(self, key, state, obs, played):
+    self.count = 1
+    return jnp.asarray(0)
+
+
 WRONG = {
     "required methods": (lambda: run(agent=Bare()), "Bare must define init, empty, remember, observe, as every Agent does"),
     "all but the base class": (lambda: run(agent=Duck()), r"write class Duck\(blts\.Agent\)"),
@@ -291,7 +304,35 @@ WRONG = {
         lambda: run(batching=changed(Growing, step=lambda self, state, obs, action: ((*state, 1), True))()),
         r"Mine\.step must return a state as init returned it",
     ),
+    "a bound that is a fraction": (
+        lambda: run(
+            agent=Thompson(Gaussian(), arms=3),
+            env=blts.Bandit.with_means(Gaussian(), MEANS),
+            batching=changed(blts.Sequential, most=lambda self, horizon, actions: 1.5 * horizon)(),
+        ),
+        r"Mine\.most must return a whole number from 0; it returned \d+\.\d",
+    ),
+    "a bound below zero": (
+        lambda: run(batching=changed(Growing, most=lambda self, horizon, actions: -2)()),
+        r"Mine\.most must return a whole number from 0; it returned -2",
+    ),
+    "best for all arms": (
+        lambda: run(env=changed(Drifting, step=lambda self, key, state, a: (state, Step((), 1.0, 0.0, state > 0)))(MEANS)),
+        r"Mine\.step must return best as a flag of shape \(\), or None; it returned bool of shape \(3,\)",
+    ),
+    "a branch": (lambda: run(agent=changed(TopTwo, act=branching)(3)), r"Mine\.branching is traced by JAX, so it cannot branch"),
+    "NumPy": (lambda: run(agent=changed(TopTwo, act=numpy_act)(3)), r"Mine\.numpy_act is traced by JAX and must not call NumPy"),
+    "a number kept": (lambda: run(agent=changed(TopTwo, act=keeping)(3)), r"Mine\.keeping must not set attributes, for parts are"),
 }
+
+
+def test_leaping_goes_on_after_a_mistake():
+    """The look for what was wrong had left single-precision copies of the parts' numbers behind, which leaping ran into."""
+    env, agent = blts.Bandit.with_means(Gaussian(), MEANS), Thompson(Gaussian(), arms=3)
+    scheme = changed(blts.Sequential, most=lambda self, horizon, actions: 1.5 * horizon)()
+    with pytest.raises(ConfigError, match="most must return"):
+        run(env, agent, scheme)
+    assert blts.simulate(0, env, agent, blts.DoublingCounts(), horizon=30, replications=2, engine="leap").engine == "leap"
 
 
 @pytest.mark.parametrize("name", WRONG)

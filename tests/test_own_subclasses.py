@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import _random, leap, simulate
+from blts import _random, leap, posterior, simulate
 from blts._typing import Played, Row
 from blts.agents import UCB1, BayesUCB, Exact, Perturb, Pool, Thompson
 from blts.batching import DoublingCounts, Fixed
@@ -18,10 +18,7 @@ from blts.declared import fact, rests_on, why_lost
 from blts.envs import Bandit
 from blts.errors import ConfigError, Lost
 from blts.live import learning, policy
-from blts.models import (
-    Bernoulli,
-    Gaussian,
-)
+from blts.models import Bernoulli, Gaussian, GaussianUnknownVariance, Poisson
 from blts.samplers import mala, sgld, ula
 from overridden import BELIEFS, HORIZON, PLAIN, Parts, spied, trace_stepping
 
@@ -243,6 +240,31 @@ def test_a_law_that_is_not_that_of_the_draws_is_not_used():
         agent = Thompson(PLAIN, belief)
         assert not agent.propensities_are_exact(state)
         assert np.asarray(agent.propensities(state)) == pytest.approx(exact, abs=0.04)  # of what is really drawn
+
+
+@pytest.mark.parametrize("model", [Gaussian, Bernoulli, Poisson, GaussianUnknownVariance])
+def test_exact_draws_are_lost_with_the_likelihood_of_a_summary(model):
+    """Chains draw from what it says, and exact draws would not."""
+
+    class Half(model):
+        def log_likelihood_of(self, theta, summary):
+            return 0.5 * super().log_likelihood_of(theta, summary)
+
+    assert model().has_posterior
+    assert not Half().has_posterior
+    assert not Half().has_marginal
+    with pytest.raises(ConfigError, match=r"Half overrides log_likelihood_of, on which \w+\.draw rests"):
+        Thompson(Half(), Exact(), 2)
+
+
+def test_a_dimension_that_init_does_not_draw_is_refused():
+    class Two(Gaussian):
+        dim = 2
+
+    with pytest.raises(ConfigError, match=r"Two has dim = 2, and its init draws θ of shape \(1,\); override both or neither"):
+        posterior(Two(), [1.0, 2.0])
+    with pytest.raises(ConfigError, match="Thompson: Two has dim = 2"):
+        Thompson(Two(), arms=2)
 
 
 def test_what_was_written_for_one_method_is_lost_with_the_next():

@@ -187,6 +187,8 @@ BROKEN = {
         r"of the package good cannot be imported from 'bad:agent' \(ModuleNotFoundError: No module .*uninstall",
     ),
     "missing-name": ("good:nobody", r"cannot be imported from 'good:nobody' \(AttributeError: .*nobody"),
+    "exits": ("bad:exits", r"cannot be imported from 'bad:exits' \(SystemExit: 7\); mend, update or uninstall good"),
+    "mute": ("mute:x", r"cannot be imported from 'mute:x' \(Mute\); mend"),
     "wrong-type": ("good:number", "is the int 'good:number'; its entry point must name a class, or a function"),
 }
 
@@ -194,6 +196,9 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_entry_point_is_named_and_breaks_nothing_else(site, name):
     value, words = BROKEN[name]
+    if name == "exits":
+        (site / "bad.py").write_text("import sys\nsys.exit(7)\n")
+    (site / "mute.py").write_text("class Mute(Exception):\n    def __str__(self):\n        return 1 / 0\nraise Mute\n")
     install(site, "good", {"agents": {"timid": "good:timid", name: value}}, GOOD)
     with pytest.raises(ConfigError, match=words):
         registry.find("agent", name)
@@ -206,6 +211,12 @@ def test_a_broken_entry_point_is_named_and_breaks_nothing_else(site, name):
     assert listed.exit_code == 0
     assert "timid" in [item["name"] for item in json.loads(listed.stdout)["agents"]]
     assert listed.stderr == f"blts: {sentence}\n"
+
+
+def test_ctrl_c_while_a_package_is_imported_stops(site):
+    install(site, "good", {"agents": {"slow": "good:slow"}}, "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        plugins.chosen("agent", "slow").load()
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,27 @@ def test_the_default_draws_from_the_posterior(case):
     assert other.check().ok
 
 
+HALF = np.random.default_rng(3).normal(3, 0.5, 1024)
+MANY = {
+    "two modes of the same mass": (1.0, np.random.default_rng(4).permutation(np.concatenate([HALF, -HALF]))),
+    "two modes, rewards in turns": (0.5, np.tile([-3.0, 3.0], 1024)),
+    "one mode, rewards in turns": (0.5, np.tile([-0.3, 0.3], 1024)),
+    "one wide mode, rewards in turns": (5.0, np.tile([-1.0, 1.0], 1024)),
+}
+
+
+@pytest.mark.parametrize("case", MANY)
+def test_the_modes_of_many_rewards_are_those_of_all_of_them(case):
+    """A sample of the rewards says neither which modes there are nor what mass each has. The mutant sees those right of 0."""
+    scale, rewards = MANY[case]
+    found = blts.posterior(blts.StudentT(prior_sd=3.0, scale=scale), rewards, draws=400)
+    assert found.warnings == []
+    check = found.check()
+    assert check.ok, str(check)
+    assert abs(check.comparisons[0].mean_error) < 0.1
+    assert not dataclasses.replace(found, draws=np.abs(found.draws)).check().ok
+
+
 @pytest.mark.parametrize("case", ["Gaussian", "Gumbel, two parameters"])
 def test_too_long_unadjusted_steps_are_flagged(case):
     """The mutant: on a Gaussian, steps of 1.5 have twice the posterior's sd. No diagnostic of the chains sees it."""

@@ -208,7 +208,7 @@ def test_the_doubling_lemma_is_not_true_of_everything(scheme):
 def test_bands_and_summaries():
     trace = run("exact")
     band = trace.band(0.9)
-    assert np.array_equal(band.mean, trace.regret.mean(0))
+    assert np.array_equal(band.mean, trace.regret.astype(float).mean(0))
     same = statistics.band(trace.regret, 0.9)  # what reports draw; its coverage is tested there
     assert np.allclose(band.high, same.high, atol=1e-4)
     assert np.allclose(band.low, same.low, atol=1e-4)
@@ -220,8 +220,24 @@ def test_bands_and_summaries():
     assert summary["replications"] == 6
     assert repr(trace).startswith("6 replications of 60 rounds: regret ")
     assert "<table>" in trace._repr_html_()
-    with pytest.raises(ConfigError, match="level"):
-        trace.band(95)
+    for level in (95, "0.9", None):
+        with pytest.raises(ConfigError, match="level must be a number between 0 and 1"):
+            trace.band(level)  # type: ignore[arg-type]
+
+
+def test_a_band_is_in_double_precision_and_of_all_times():
+    """Regrets of 10⁷ differ by less than a sum of them in single precision does; and 256 times are not all of a long run."""
+    trace = run("exact", replications=300, horizon=400)
+    far = np.float32(1e7) + np.arange(300, dtype=np.float32)[:, None] % 7 + 0 * trace.regret
+    band = dataclasses.replace(trace, regret=far).band()
+    np.testing.assert_allclose(band.mean, far.astype(float).mean(0), rtol=1e-12)
+    np.testing.assert_allclose(band.high - band.mean, (band.high - band.mean)[0], rtol=1e-9)
+    some = set(np.linspace(0, 399, 256).round().astype(int))
+    lost = trace.regret.copy()
+    lost[3, next(i for i in range(400) if i not in some)] = np.nan
+    assert lost.shape[1] == 400
+    with pytest.raises(ConfigError, match="A band needs finite regrets"):
+        dataclasses.replace(trace, regret=lost).band()
 
 
 def test_one_replication_of_one_round():

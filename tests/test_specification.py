@@ -163,6 +163,32 @@ def test_regret_of_other_means_than_are_paid_is_said():
     assert str(Loss.with_means(Gaussian(), [0.0, 1.0])) == "Loss, changed from a bandit of 2 arms with mean rewards [0, 1]."
 
 
+@pytest.mark.parametrize("theta", [None, [[0.0], [0.5], [1.0]]])
+def test_regret_of_other_means_than_are_sampled_is_said(theta):
+    """A model that changes `sample` and not `mean_reward`, on arms that are given and on arms that are drawn."""
+
+    class Mirrored(Gaussian):
+        def sample(self, key, theta, obs, action):
+            return -super().sample(key, theta, obs, action)
+
+    class Consistent(Mirrored):
+        def mean_reward(self, theta, obs, action):
+            return -theta[0]
+
+    class Noisier(Gaussian):
+        def sample(self, key, theta, obs, action):
+            return theta[0] + 3 * _random.normal(key)
+
+    def warnings(model):
+        agent = Thompson(Gaussian(), Exact(), 3)
+        return simulate(0, Bandit(model, theta, 3), agent, DoublingCounts(), horizon=5, replications=2).warnings
+
+    (why,) = warnings(Mirrored())
+    assert "Mirrored overrides sample: arm" in why
+    assert "override mean_reward too" in why
+    assert warnings(Consistent()) == warnings(Noisier()) == []
+
+
 def test_actions_that_do_not_exist_are_told():
     class Beyond(UCB1):
         def best(self, state, obs, played):

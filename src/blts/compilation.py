@@ -30,21 +30,21 @@ def keep_programs() -> None:
 
 
 def private_folder() -> pathlib.Path | None:
-    """The folder for compiled programs, which only this user can read or write.
+    """The folder for compiled programs, which only this user can write.
 
     Returns:
         The folder, made with mode 0700 where it was not there; None where it cannot be made or written, or others can write to it:
-        who can write a compiled program can run code here.
+        who can write a compiled program can run code here. A folder that others can read is closed to them, unless it is a link.
     """
     try:
         home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
         folder = home / "blts" / "xla"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         about = folder.stat()
-        foreign = os.name == "posix" and about.st_uid != os.getuid()
+        foreign = os.name == "posix" and (about.st_uid != os.getuid() or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
         if foreign or not os.access(folder, os.W_OK | os.X_OK):
             return None
-        if os.name == "posix" and stat.S_IMODE(about.st_mode) & 0o077:
+        if os.name == "posix" and stat.S_IMODE(about.st_mode) & 0o077 and not folder.is_symlink():
             folder.chmod(0o700)
         return folder
     except (OSError, RuntimeError):  # RuntimeError: this user has no home folder

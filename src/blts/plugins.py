@@ -51,10 +51,11 @@ class Plugin(NamedTuple):
         """
         try:
             loaded = self.point.load()
-        except Exception as error:  # whatever another package does
+        except KeyboardInterrupt:  # by whoever waits
+            raise
+        except BaseException as error:  # whatever another package does, sys.exit() too
             raise ConfigError(
-                f"{self} cannot be imported from {self.point.value!r} ({type(error).__name__}: {str(error).rstrip('.')}); "
-                f"mend, update or uninstall {self.package}."
+                f"{self} cannot be imported from {self.point.value!r} ({_words(error)}); mend, update or uninstall {self.package}."
             ) from None
         if not callable(loaded):
             raise ConfigError(
@@ -77,6 +78,14 @@ class Plugin(NamedTuple):
             for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
                 found.update(str(path.relative_to(place.parent)).encode() + b"\0" + path.read_bytes() + b"\0")
         return found.hexdigest()
+
+
+def _words(error: BaseException) -> str:
+    """An error's type and message; the type alone where its message cannot be made."""
+    try:
+        return f"{type(error).__name__}: {str(error).rstrip('.')}"
+    except Exception:
+        return type(error).__name__
 
 
 @functools.cache

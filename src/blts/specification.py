@@ -20,6 +20,7 @@ from .models.support import SUPPORTS, WITHIN, support_of_likelihood
 
 SURE = 6.0  # standard errors: large, so that heavy-tailed rewards raise no false alarm
 RUNS, ROUNDS = 32, 8  # of random play, where the support of the rewards is not declared
+SAMPLES = 4096  # rewards of each arm, where it is not declared that their mean is `mean_reward`
 
 
 def check_rewards(env: Any, agent: Any) -> None:
@@ -55,7 +56,7 @@ def check_rewards(env: Any, agent: Any) -> None:
 
 
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:
-    """Detect a bandit whose overridden `step` pays other means than its regret is computed from.
+    """Detect a bandit whose overridden `step`, or whose model's `sample`, pays other means than its regret is computed from.
 
     Args:
         env: the environment.
@@ -66,6 +67,8 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
     Returns:
         A warning, or nothing.
     """
+    if isinstance(env.model, Model) and not env.model.mean_of_samples and why_lost(env, "pays_as_model") is None:
+        return _stale_mean(env)
     if why_lost(env, "pays_as_model") is None or env.theta is None or len(rewards) < 2:
         return ()
     means = np.asarray(env.means(env.theta), float)
@@ -82,6 +85,34 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
         f"{name} overrides step and pays {gap.mean():+.3g} a round beside the means {short(means)}, "
         f"from which its regret is computed; give its Step a regret of its own, or override means.",
     )
+
+
+def _stale_mean(env: Any) -> tuple[str, ...]:
+    """A warning where `sample` of the environment's model has another mean than its `mean_reward`."""
+    paid, error, said = (np.asarray(x, float) for x in _sampled(_random.as_key(0), env))
+    wrong = np.flatnonzero(~(np.abs(paid - said) <= SURE * error + 1e-3 * np.abs(said)))
+    if not wrong.size:
+        return ()
+    name, a = type(env.model).__name__, wrong[0]
+    return (
+        f"{name} overrides sample: arm {a} pays {paid[a]:.3g} a round, and mean_reward, from which regret is computed, says "
+        f"{said[a]:.3g}; override mean_reward too.",
+    )
+
+
+@jax.jit
+def _sampled(key: Array, env: Any) -> tuple[Array, Array, Array]:
+    """The mean of some rewards of each arm, its standard error, and what `mean_reward` says."""
+    key_obs, key_theta, key_rewards = _random.split(key, 3)
+    _, obs = env.reset(key_obs)
+    theta = prior_draws(key_theta, env.model) if env.theta is None else jnp.asarray(env.theta, float)
+
+    def of_arm(single, x, a):
+        keys = _random.split(_random.fold_in(key_rewards, a), SAMPLES)
+        rewards = jax.vmap(lambda key: single.sample(key, x, obs, a))(keys)
+        return jnp.mean(rewards), jnp.std(rewards) / SAMPLES**0.5, single.mean_reward(x, obs, a)
+
+    return jax.vmap(of_arm)(env.model, theta, jnp.arange(env.actions))
 
 
 def _believed(agent: Any) -> Any:

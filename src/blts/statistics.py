@@ -157,7 +157,8 @@ def band(curves: np.ndarray, level: float = LEVEL) -> Band:
     """The sup-t band of curves: mean ± c · se, with c the quantile of the maximum over times of |t*|.
 
     Times that are constant, or at which too many resamples are degenerate, are left out of the maximum: for example where the
-    regret is zero in all but one of four hundred replications.
+    regret is zero in all but one of four hundred replications. Where all replications are equal, se is 0 and the band has no width:
+    it does not cover what further replications would add there.
 
     Args:
         curves: `[replications, times]`.

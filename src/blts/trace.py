@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 import jax
@@ -127,13 +128,16 @@ class Trace:
             A named tuple: `times, mean, low, high = trace.band()`.
 
         Raises:
-            ConfigError: there are fewer than two replications.
+            ConfigError: there are fewer than two replications, or a regret is not finite.
         """
-        if not 0 < level < 1:
-            raise ConfigError(f"level must be between 0 and 1; got {level}.")
+        if not (isinstance(level, Real) and 0 < level < 1):
+            raise ConfigError(f"level must be a number between 0 and 1; got {level!r}.")
+        regret = np.asarray(self.regret, float)
+        if not np.isfinite(regret).all():
+            raise ConfigError("A band needs finite regrets; leave out the replications that are not.")
         some = np.unique(np.linspace(0, len(self.times) - 1, 256).round().astype(int))
-        found = statistics.band(self.regret[:, some], level)
-        mean, reach = self.regret.mean(0), found.critical * _standard_error(self.regret)
+        found = statistics.band(regret[:, some], level)
+        mean, reach = regret.mean(0), found.critical * _standard_error(regret)
         return RegretBand(self.times, mean, mean - reach, mean + reach)
 
     def batches_by(self, times: Any = None) -> np.ndarray:

@@ -1,15 +1,20 @@
-"""After a simulation failed: find the method of a user's part that returned something else than its base class requires."""
+"""After a simulation failed: find the method of a user's part that returned something invalid, or that JAX cannot trace."""
 
 from __future__ import annotations
 
+import dataclasses
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from . import _random
+from ._module import Contract
 from ._typing import Info, Played, Row, Tree
 from .agents import Agent
 from .batching import Batching
@@ -19,7 +24,8 @@ from .errors import BltsError, ConfigError
 
 @contextmanager
 def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Iterator[None]:
-    """A context manager that replaces an error of a run by a clearer one, where a method returned something invalid.
+    """A context manager that replaces an error of a run by a clearer one, where a method returned something invalid, or is not
+    one that JAX can trace.
 
     Args:
         env: the environment of the run.
@@ -36,10 +42,32 @@ def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Itera
     try:
         yield
     except (TypeError, ValueError, AttributeError, IndexError) as error:
-        why = None if isinstance(error, BltsError) else why_wrong(env, agent, batching, horizon)
+        why = None if isinstance(error, BltsError) else _untraceable(error) or why_wrong(env, agent, batching, horizon)
         if why is None:
             raise
         raise ConfigError(why) from error
+
+
+UNTRACEABLE = (
+    (jax.errors.TracerArrayConversionError, "is traced by JAX and must not call NumPy; use jax.numpy in its place."),
+    (
+        (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError),
+        "is traced by JAX, so it cannot branch on its arguments or make Python numbers of them; use jnp.where in place of if, and "
+        "jax.numpy in place of math and lists.",
+    ),
+    (
+        dataclasses.FrozenInstanceError,
+        "must not set attributes, for parts are frozen; what changes between calls belongs into the state that it returns.",
+    ),
+)
+
+
+def _untraceable(error: Exception) -> str | None:
+    """The sentence for what JAX cannot trace in a method of somebody's own part; None where the error is another, or ours."""
+    why = next((words for kinds, words in UNTRACEABLE if isinstance(error, kinds)), None)
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name != "__setattr__")
+    own = [f for f in frames if isinstance(f.f_locals.get("self"), Contract) and not f.f_globals["__name__"].startswith("blts.")]
+    return f"{type(own[-1].f_locals['self']).__name__}.{own[-1].f_code.co_name} {why}" if why and own else None
 
 
 def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str | None:
@@ -56,7 +84,8 @@ def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str |
         an error itself.
     """
     try:
-        jax.eval_shape(lambda: _look(env, agent, batching, horizon))
+        # The parts are arguments, as in the loop: of constants, JAX 0.10 keeps single-precision copies that leaping then meets.
+        jax.eval_shape(partial(_look, horizon), env, agent, batching)
     except _Wrong as wrong:
         return str(wrong)
     except Exception:
@@ -68,7 +97,7 @@ class _Wrong(Exception):
     """The sentence."""
 
 
-def _look(env: Env, agent: Agent, batching: Batching, horizon: int) -> None:
+def _look(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
     key, none = _random.as_key(0), jnp.zeros((), int)
     kind = int if env.actions else float
     env_state, obs = _pair(env, "reset", env.reset(key), "(state, obs)")
@@ -83,12 +112,17 @@ def _look(env: Env, agent: Agent, batching: Batching, horizon: int) -> None:
     _same(env, "step", step.obs, obs, "an obs as reset returned it")
     _number(env, "step", step.reward, "a reward that is a number, of shape ()")
     _number(env, "step", step.regret, "a regret that is a number, of shape ()")
+    if step.best is not None:
+        _number(env, "step", step.best, "best as a flag of shape (), or None", bool)
     row = Row(obs, action, step.reward, step.obs)
     history = agent.empty(jax.tree.map(jnp.zeros_like, row), horizon)
     _same(agent, "remember", agent.remember(history, row, none == 0), history, "a memory as empty returned it")
     new_clock, due = _pair(batching, "step", batching.step(clock, obs, action), "(state, due)")
     _same(batching, "step", new_clock, clock, "a state as init returned it")
     _number(batching, "step", due, "whether the batch ends, a flag of shape ()", bool)
+    most = batching.max_batches(horizon, env.actions)
+    if not isinstance(most, int | np.integer) or most < 0:
+        raise _Wrong(f"{type(batching).__name__}.max_batches must return a whole number from 0; it returned {most!r}.")
     block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
     new_states, info = _pair(agent, "observe", agent.observe(key[None], *block), "(states, Info)")
     _same(agent, "observe", new_states, block[0], "states as it was given them, with the block of replications in front")
@@ -121,6 +155,6 @@ def _number(owner: Any, method: str, found: Any, wanted: str, kind: type = float
 
 
 def _same(owner: Any, method: str, found: Tree, like: Tree, wanted: str) -> None:
-    described = lambda tree: jax.tree.map(lambda x: (jnp.shape(x), jnp.result_type(x)), tree)  # noqa: E731
+    described = lambda tree: ([(jnp.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(tree)], jax.tree.structure(tree))  # noqa: E731
     if described(found) != described(like):
         raise _Wrong(f"{_sentence(owner, method, found, wanted).rstrip('.')}, which is {_words(like)}.")

@@ -140,6 +140,23 @@ def test_a_folder_that_cannot_be_written_is_done_without(monkeypatch, tmp_path):
             assert compilation.private_folder() is None
 
 
+@pytest.mark.skipif(os.name != "posix", reason="modes of folders")
+@pytest.mark.parametrize("link", [False, True])
+def test_a_folder_that_others_can_write_is_neither_used_nor_changed(link, monkeypatch, tmp_path):
+    from blts import compilation
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = compilation.private_folder()
+    assert folder is not None
+    if link:
+        folder.rename(tmp_path / "shared")
+        folder.symlink_to(tmp_path / "shared")
+    for mode, used in ((0o777, None), (0o775, None), (0o700, folder)):
+        folder.chmod(mode)
+        assert compilation.private_folder() == used
+        assert folder.stat().st_mode & 0o777 == mode
+
+
 STEPS = """
 import numpy as np
 from blts import Bandit, DoublingCounts, Gaussian, Perturb, Thompson, sgld, simulate

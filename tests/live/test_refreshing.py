@@ -170,7 +170,7 @@ def test_arms_come_and_go(tmp_path, sampler):
 
 def test_an_arm_of_a_model_with_numbers_for_each_needs_its_own(tmp_path):
     experiment = made(tmp_path, model=PRIOR)
-    with pytest.raises(ConfigError, match="prior_mean"):
+    with pytest.raises(ConfigError, match="The model has a prior_mean for each arm; give prior_mean for the arm 'D' too"):
         experiment.add_arm("D")
     experiment.add_arm("D", prior_mean=0.3)
     assert len(experiment.ask(3).decisions) == 3

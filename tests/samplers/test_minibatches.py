@@ -11,7 +11,7 @@ import pytest
 from scipy import optimize
 
 from blts import _random, random
-from blts.models import Gaussian
+from blts.models import Gaussian, StudentT
 from blts.samplers import Chain, Langevin, potential
 from blts.samplers.chain import SCORING_ROWS
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
@@ -133,6 +133,61 @@ def test_a_wrong_sgld_is_found():
     for temperature in (0.85, 1.15):  # a fifth of the variance is injected here; test_a_wrong_ula finds 5 %
         assert sgld_p(Langevin(SGLD_H, temperature=temperature)) < LEVEL
     assert sgld_p(Langevin(SGLD_H, temperature=0.0)) < LEVEL
+
+
+# Samples of the rows: where to look for modes, and the anchor of the control variate
+
+
+@pytest.mark.parametrize("period", [2, 3, 7])
+def test_a_sample_of_periodic_rewards_is_like_all_of_them(period):
+    """Of rewards that repeat with the stride of evenly spaced rows, those (the mutant) are all alike."""
+    rewards = np.tile(np.linspace(-3.0, 3.0, period), SCORING_ROWS)
+    rows, x, one = rows_of(rewards), jnp.array([0.2]), jnp.ones(1)
+    sampled = potential.from_sample(Logistic(), rows, SCORING_ROWS, one).grad(None, x)[0]
+    scores = np.tanh((rewards - 0.2) / 2)
+    error = len(rewards) * scores.std() / np.sqrt(SCORING_ROWS)
+    exact = 0.2 / 9 - scores.sum()
+    assert abs(float(sampled) - exact) < 4 * error
+    assert abs(0.2 / 9 - period * scores[::period].sum() - exact) > 20 * error
+
+
+def test_modes_looked_for_on_a_sample_are_those_of_all_rows():
+    """Their places, widths and masses; on the sample alone (the mutant) one of the two has none."""
+    half = np.random.default_rng(3).normal(3, 0.5, 1500)
+    rewards = np.random.default_rng(4).permutation(np.concatenate([half, -half, [0.3]]))
+    rows, model = rows_of(rewards), StudentT(prior_sd=3.0, scale=1.0)
+    starts = jnp.linspace(-4.0, 4.0, 8)[:, None]
+
+    def modes(size, polish: int | None = None):
+        surface = potential.surface_of_rows(model, rows, size)
+        surface = surface if polish is None else surface._replace(polish=polish, sampled=False)
+        return potential.modes(surface, starts, model.prior_precision(), rows.n)
+
+    def shares(found):
+        """The masses right and left of 0, and where the modes are, in sds of the posterior there."""
+        centre, share = np.asarray(found.white.centre[:, 0]), np.asarray(found.share)
+        return share[centre > 0].sum(), np.sort(centre[share > 0]) / float(found.white.root[0, 0, 0])
+
+    (right, at), (right_of_all, at_of_all) = shares(modes(SCORING_ROWS)), shares(modes(None))
+    assert 0.05 < right_of_all < 0.95
+    assert right == pytest.approx(right_of_all, abs=0.02)
+    np.testing.assert_allclose(at, at_of_all, atol=0.05)
+    (alone, _) = shares(modes(SCORING_ROWS, 0))
+    assert min(alone, 1 - alone) < 1e-3
+
+
+def test_masses_of_a_million_rows_are_compared_in_single_precision():
+    """U of two modes differs by less than a nat; plain sums (the mutant), each some millions, by several more."""
+    half = np.random.default_rng(3).normal(3, 0.5, 500_000).astype(np.float32)
+    rewards = np.random.default_rng(4).permutation(np.concatenate([half, -half, np.float32([0.3])]))
+    rows, model = rows_of(rewards), StudentT(prior_sd=3.0, scale=1.0)
+    places = np.float32([[2.3], [-2.3]])
+    right, left = (stats.t.logpdf(rewards.astype(float), 3, loc=float(x[0])).sum() for x in places)
+    surface = potential.surface_of_rows(model, rows, None)
+    found = np.diff(jax.jit(jax.vmap(lambda x: surface.value(x, True)))(places))[0]
+    assert found == pytest.approx(right - left, abs=0.6)  # two roundings of U
+    plain = np.diff(jax.jit(jax.vmap(potential.from_rows(model, rows, jnp.ones(1)).value))(places))[0]
+    assert abs(plain - (right - left)) > 2
 
 
 # The control variate at n = 10⁵

@@ -166,14 +166,15 @@ def model_of(part: Part, arms: Sequence[Arm]) -> Model:
 
 
 def _own_numbers(model: Model) -> set[str]:
-    """The numbers of a model that differ between arms."""
+    """The numbers of a model that are given for each arm."""
     return {n.name for n in models.numbers_of(model) if jnp.ndim(n.value) > n.ndim}
 
 
 def _with_options(single: Model, arm: Arm, own: Set[str] = frozenset()) -> Model:
     lacking = own - set(arm.options)
     if lacking:
-        raise ConfigError(f"The arms of this model differ in {', '.join(sorted(lacking))}; give it for the arm {arm.label!r} too.")
+        names = " and ".join(sorted(lacking))
+        raise ConfigError(f"The model has a {names} for each arm; give {names} for the arm {arm.label!r} too.")
     known = {n.name for n in models.numbers_of(single)}
     for name in arm.options:
         if name not in known:

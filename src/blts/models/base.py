@@ -9,12 +9,16 @@ from __future__ import annotations
 import html
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .._module import Contract, require_part
+from .._random import as_key
 from .._typing import Array, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..declared import attribute, default, fact, missing, optional, provides, required, why_lost
 from ..errors import ConfigError
+from .arms import first_arm
 from .marginal import Marginal
 from .printing import sentence
 
@@ -312,6 +316,8 @@ class Model(Contract):
     support = default("real")
     """The rewards that can occur: "binary", "count", "positive", "nonnegative" or "real"."""
     samples_within_support = fact("sample")
+    mean_of_samples = fact("sample")
+    """Whether `mean_reward` is the mean of `sample`. Where that is lost, simulations compare the two."""
     likelihood_within_support = fact("log_likelihood")
     contextual = default(False)
     """Whether `obs` is a context that it needs."""
@@ -343,3 +349,7 @@ def require_model(owner: str, model: Any) -> None:
         others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""
         raise ConfigError(f"{owner}: {why_lost(model, lost[0])}{others}")
     require_part(f"{owner}: model", model, Model, "Gaussian(prior_mean=[0.0, 1.0])")
+    drawn = jax.eval_shape(lambda model: jnp.asarray(first_arm(model).init(as_key(0))), model).shape
+    if drawn != (model.dim,):
+        shape = f"{type(model).__name__} has dim = {model.dim}, and its init draws θ of shape {drawn}"
+        raise ConfigError(f"{owner}: {shape}; override both or neither.")

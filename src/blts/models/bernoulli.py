@@ -126,10 +126,10 @@ class Bernoulli(Model):
     def _posterior(self, summary):
         return self.a + summary.ones, self.b + (summary.rows - summary.ones)
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         return draw_logit(key, *self._posterior(summary))[None]
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return marginal.BetaLaw(*self._posterior(summary))

@@ -83,11 +83,13 @@ class Gaussian(NormalPrior, Model):
         pull = tau / (tau + data) * ((self.prior_mean - summary.mean) - summary.low)
         return marginal.NormalLaw(summary.mean + (summary.low + pull), 1.0 / jnp.sqrt(tau + data))
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw", "draw_from", "mean_reward")
+    @rests_on(
+        "init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "draw_from", "mean_reward"
+    )
     def marginal(self, summary, obs, action):
         return self._posterior(summary)
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw_from", "marginal")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw_from", "marginal")
     def draw(self, key, summary):
         posterior = self._posterior(summary)
         return posterior.mean + posterior.sd * _random.normal(key, (1,))
@@ -144,7 +146,7 @@ class GaussianUnknownVariance(NormalInverseGammaPrior, Model):
     def log_likelihood_of(self, theta, summary):
         return nig.log_likelihood_of(theta, summary)
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         mean, weight, a, b = self._prior.after(summary)
         return marginal.StudentTLaw(2.0 * a, mean, jnp.sqrt(b / (a * weight)))

@@ -176,12 +176,12 @@ class Linear(Model):
         factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self.prior_sd) + summary.gram.value / data)
         return self.prior_mean + cho_solve((factor, True), summary.moment.value / data), factor
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "marginal")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         mean, factor = self._posterior(summary)
         return mean + solve_triangular(factor, _random.normal(key, (self.dim,)), lower=True, trans=1)
 
-    @rests_on("init", "init_from", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         mean, factor = self._posterior(summary)
         x = self._x(obs)

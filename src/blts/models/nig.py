@@ -111,6 +111,6 @@ class NormalInverseGammaPrior:
     def empty(self):
         return Moments.zero()
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         return self._prior.after(summary).draw(key)

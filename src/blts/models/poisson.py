@@ -97,10 +97,10 @@ class Poisson(Model):
     def _posterior(self, summary):
         return self.a + summary.rewards.total, self.b + summary.rows
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         return rate.draw(key, *self._posterior(summary))[None]
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return marginal.GammaLaw(*self._posterior(summary))

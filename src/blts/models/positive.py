@@ -106,11 +106,11 @@ class Gamma(Model):
     def _posterior(self, summary):
         return self.a + summary.rows * self.shape, self.b + summary.rewards.total
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         return rate.draw(key, *self._posterior(summary))[None]
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         a, b = self._posterior(summary)
         return marginal.InverseGammaLaw(a, self.shape * b)
@@ -178,7 +178,7 @@ class LogNormal(NormalInverseGammaPrior, Model):
     def log_likelihood_of(self, theta, summary):
         return nig.log_likelihood_of(theta, summary) - summary.total
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return None
 
@@ -280,11 +280,11 @@ class ZeroInflatedLogNormal(Model):
         pays = -summary.n * jax.nn.softplus(-theta[0]) - (summary.rows - summary.n) * jax.nn.softplus(theta[0])
         return pays + nig.log_likelihood_of(theta[1:], summary) - summary.total
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "marginal")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         zeros = summary.rows - summary.n
         return self._draw(key, self.paid + summary.n, self.unpaid + zeros, self._prior.after(summary))
 
-    @rests_on("init", "log_prior", "log_likelihood", "empty", "add", "draw", "mean_reward")
+    @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         return None

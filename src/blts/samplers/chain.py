@@ -200,7 +200,7 @@ class Chain:
             starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
             starts = starts.reshape(pairs, -1, dim)
             of_pair = lambda part, pair, chain: (  # noqa: E731
-                partial(_modes, store, jnp.max(count[pair])),
+                partial(_modes, store, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
             none = potentials.Modes(
@@ -350,17 +350,22 @@ def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
 def _modes(
     store: Row | None,
     most: Int[Array, ""],
+    size: int | None,
     model: Model,
     prior_precision: Theta,
     starts: Float[Array, "starts dim"],
     n: Int[Array, ""],
     data: Tree,
 ) -> potentials.Modes:
-    """The modes of one arm."""
+    """The modes of one arm, looked for on a sample of `size` rows, or on all of them where it is None.
+
+    A chain on all data makes a pass over them at each step, and the search costs a few such passes more. With minibatches it would
+    be most of a refresh: there the sample says which modes there are, and all rows where they are and what mass they have.
+    """
     if store is None:
         surface = potentials.surface_of_summary(model, data, n)  # type: ignore[arg-type]
     else:
-        surface = potentials.surface_of_rows(model, potentials.Rows(store, data, n, most), SCORING_ROWS)
+        surface = potentials.surface_of_rows(model, potentials.Rows(store, data, n, most), size)
     return potentials.modes(surface, starts, prior_precision, n)
 
 

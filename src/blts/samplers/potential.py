@@ -22,6 +22,7 @@ from .base import Potential
 CHUNK = 32  # rows of a full sum that are gathered at once
 SAMPLED = 32  # rows from which the curvature of the data is estimated
 NEWTON_STEPS = 12  # it squares its error near the mode; the first few come from far out
+POLISH = 4  # Newton steps on all rows after those on a sample of them, whose modes are 1/32 of a reward's spread away
 MODES = 3  # of an arm's posterior, at most
 BETWEEN = 7  # points on the way between two modes
 WALL = 0.5  # of U between two modes, above the higher: chains cross lower ones by themselves
@@ -43,8 +44,9 @@ class Rows(NamedTuple):
         return jax.tree.map(lambda leaf: leaf.at[place].get(mode="clip"), self.store)
 
     def curvature(self, model: Model, x: Theta) -> Float[Array, "dim dim"]:
-        """The mean Hessian of -log p over some rows, evenly spaced."""
-        rows = self.at(jnp.arange(SAMPLED) * self.n // SAMPLED)
+        """The mean Hessian of -log p over a sample of the rows."""
+        i = jnp.arange(SAMPLED)
+        rows = self.at(jnp.where(self.n > SAMPLED, _places(i, self.n, SAMPLED), i * self.n // SAMPLED))
         return -jax.hessian(lambda y: log_likelihood(model, y, rows, jnp.ones(SAMPLED)))(x) / SAMPLED
 
 
@@ -128,6 +130,28 @@ def _sum_chunks(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero
     return lax.fori_loop(0, (most + CHUNK - 1) // CHUNK, add, zero)
 
 
+def _places(i: Int[Array, " rows"], n: Int, size: int) -> Int[Array, " rows"]:
+    """Where the rows i < size of a sample are in a log of n > size: one in each of `size` equal parts, at a random place.
+
+    Evenly spaced rows of periodic data, as of two kinds of customers that come in turns, would all be alike.
+    """
+    within = _random.uniform(_random.as_key(0), (size,))
+    return ((i + within.at[i].get(mode="clip")) * (n / size)).astype(int)
+
+
+def _sum_sample(f: Callable[[Row, Float[Array, " rows"]], Tree], rows: Rows, size: int | None, whole: Whole, zero: Tree) -> Tree:
+    """Σ f(rows, weights) over a sample of `size` rows, always the same one, or over all while n ≤ size and where `whole`."""
+    if size is None:
+        return _sum_chunks(lambda i: f(rows.at(i), jnp.where(i < rows.n, 1.0, 0.0)), rows.most, zero)
+
+    def of_chunk(i):
+        every = (rows.n <= size) | whole
+        weights = jnp.where(every, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
+        return f(rows.at(jnp.where(every, i, _places(i, rows.n, size))), weights)
+
+    return _sum_chunks(of_chunk, jnp.where(whole, rows.most, jnp.minimum(rows.most, size)), zero)
+
+
 def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Potential:
     """The exact potential of a log-density."""
     slope = jax.grad(log_density)
@@ -173,39 +197,39 @@ class Local(NamedTuple):
     log p is made of straight pieces, as for Laplace rewards."""
 
 
-class Surface(NamedTuple):
-    """U of an arm for looking for its mode; of many rows, a sample of them."""
+Whole = Bool[Array, ""] | bool
 
-    value: Callable[[Theta], Scalar]
-    local: Callable[[Theta], Local]
+
+class Surface(NamedTuple):
+    """U of an arm for looking for its modes."""
+
+    value: Callable[[Theta, Whole], Scalar]
+    """U at a point; from all data where the second argument is true, from a sample elsewhere."""
+    local: Callable[[Theta, Whole], Local]
+    sampled: Whole = False
+    """Whether the sample is smaller than the data."""
+    polish: Int | int = 0
+    """Newton steps on all data that follow; the same for all lanes that run together."""
 
 
 def surface_of_summary(model: Model, summary: Tree, n: Int) -> Surface:
     target = from_summary(model, summary, jnp.ones(()))
 
-    def local(x: Theta) -> Local:
+    def local(x: Theta, whole: Whole) -> Local:
         value, slope = target.both(x)  # type: ignore[misc]
         return Local(value, slope, curvature_of_summary(model, summary, n, x), model.information(x))  # type: ignore[attr-defined]
 
-    return Surface(target.value, local)
+    return Surface(lambda x, whole: target.value(x), local)
 
 
-def surface_of_rows(model: Model, rows: Rows, size: int) -> Surface:
-    """From `size` rows, evenly spaced and always the same, or from all while n ≤ size."""
-    few, most = rows.n <= size, jnp.minimum(rows.most, size)
+def surface_of_rows(model: Model, rows: Rows, size: int | None) -> Surface:
+    """From a sample of `size` rows, or from all, always, where it is None."""
 
-    def sum_rows(f: Callable[[Row, Float[Array, " rows"]], Tree], zero: Tree) -> Tree:
-        def of_chunk(i):
-            places = jnp.where(few, i, (i * (rows.n / size)).astype(int))
-            weights = jnp.where(few, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
-            return f(rows.at(places), weights)
+    def value(x: Theta, whole: Whole) -> Scalar:
+        data = _sum_sample(partial(log_likelihood, model, x), rows, size, whole, jnp.zeros(()))
+        return -model.log_prior(x) - data
 
-        return _sum_chunks(of_chunk, most, zero)
-
-    def value(x: Theta) -> Scalar:
-        return -model.log_prior(x) - sum_rows(partial(log_likelihood, model, x), jnp.zeros(()))
-
-    def local(x: Theta) -> Local:
+    def local(x: Theta, whole: Whole) -> Local:
         def of_rows(some: Row, weights):
             scores = jax.vmap(lambda row: jax.grad(model.log_likelihood)(x, row))(some)
             total = lambda y: log_likelihood(model, y, some, weights)  # noqa: E731
@@ -213,13 +237,15 @@ def surface_of_rows(model: Model, rows: Rows, size: int) -> Surface:
             squares = jnp.sum(weights[:, None] * jnp.square(scores), 0)
             return total(x), slope, jax.hessian(total)(x), squares
 
-        zero = jnp.zeros_like(x)
-        found, slope, hessian, squares = sum_rows(of_rows, (jnp.zeros(()), zero, jnp.zeros((x.shape[0],) * 2), zero))
+        zero = (jnp.zeros(()), jnp.zeros_like(x), jnp.zeros((x.shape[0],) * 2), jnp.zeros_like(x))
+        found, slope, hessian, squares = _sum_sample(of_rows, rows, size, whole, zero)
         prior, prior_slope = jax.value_and_grad(model.log_prior)(x)
         n = jnp.maximum(rows.n, 1)
         return Local(-prior - found, -prior_slope - slope, -hessian / n, squares / n)
 
-    return Surface(value, local)
+    if size is None:
+        return Surface(value, local)
+    return Surface(value, local, rows.n > size, jnp.where(rows.most > size, POLISH, 0))
 
 
 class Modes(NamedTuple):
@@ -239,73 +265,71 @@ def modes(surface: Surface, starts: Float[Array, "starts dim"], prior_precision:
 
     Each of the others is looked for from the lowest start that is parted from all modes found before: on the way from one of
     them U rises, and falls again. A share of 0 says that none was found. U never rises and curvature is at least the prior's,
-    so a step can neither diverge nor be undefined.
+    so a step can neither diverge nor be undefined. Where the surface is that of a sample, the last Newton steps are on all
+    data, and so are the modes' places, curvatures and masses; the sample says only where to look.
     """
-    height = lambda x: jnp.nan_to_num(surface.value(x), nan=jnp.inf, posinf=jnp.inf, neginf=jnp.inf)  # noqa: E731
+
+    def height(x: Theta, whole: Whole = False) -> Scalar:
+        return jnp.nan_to_num(surface.value(x, whole), nan=jnp.inf, posinf=jnp.inf, neginf=jnp.inf)
+
     heights = jax.vmap(height)(starts)
     lengths = jnp.asarray(LENGTHS)
-    between = (jnp.arange(BETWEEN) + 1) / (BETWEEN + 1)
-
-    def whitening(x: Theta) -> tuple[Whitening, Theta]:
-        here = surface.local(x)
-        safe = lambda a: jnp.nan_to_num(a, posinf=0.0, neginf=0.0)  # noqa: E731
-        white = Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares))
-        return white, white.root.T @ safe(here.slope)
+    between = (jnp.arange(BETWEEN + 1) + 1) / (BETWEEN + 1)
 
     def move(i, carry):
         """A Newton step; after the last, only the whitening where it ended: one loop, so that the model is compiled once."""
         x, least, _, _ = carry
-        white, g = whitening(x)
+        whole = i >= NEWTON_STEPS
+        here = surface.local(x, whole)
+        least = jnp.where(whole & surface.sampled, here.value, least)
+        safe = lambda a: jnp.nan_to_num(a, posinf=0.0, neginf=0.0)  # noqa: E731
+        white = Whitening.of(x, prior_precision, n, safe(here.curvature), safe(here.squares))
+        g = white.root.T @ safe(here.slope)
         tried = x - lengths[:, None] * (white.root @ g)
-        found = jax.vmap(height)(tried)
+        found = jax.vmap(lambda x: height(x, whole))(tried)
         best = jnp.argmin(found)
-        better = (found[best] < least) & (i < NEWTON_STEPS)
+        better = (found[best] < least) & (i < NEWTON_STEPS + jnp.where(surface.sampled, surface.polish, 0))
         return jnp.where(better, tried[best], x), jnp.where(better, found[best], least), white, g
 
-    def wall(x: Theta, y: Theta, at_y: Scalar) -> Scalar:
+    def wall(x: Theta, y: Theta) -> Scalar:
         """How much higher than at y the way from x to it is."""
-        return jnp.max(jax.vmap(height)(x + between[:, None] * (y - x))) - at_y
+        on_the_way = jax.vmap(height)(x + between[:, None] * (y - x))
+        return jnp.max(on_the_way) - on_the_way[-1]
 
     def find(found):
-        k, white, least, log_mass, parted = found
+        k, white, log_mass, parted = found
         begin = jnp.argmin(jnp.where(parted, heights, jnp.inf))
         unknown = Whitening.empty(dim=starts.shape[1])
         newton = (starts[begin], heights[begin], unknown, unknown.centre)
-        x, here, new, slope = lax.fori_loop(0, NEWTON_STEPS + 1, move, newton)
+        x, here, new, slope = lax.fori_loop(0, NEWTON_STEPS + surface.polish + 1, move, newton)
         # The ways from each mode to x, from x to each mode, and from x to each start.
         others = jnp.broadcast_to(x, white.centre.shape)
         begins = jnp.concatenate([white.centre, others, jnp.broadcast_to(x, starts.shape)])
         ends = jnp.concatenate([others, white.centre, starts])
-        walls = jax.vmap(wall)(begins, ends, jnp.concatenate([jnp.broadcast_to(here, (MODES,)), least, heights]))
+        walls = jax.vmap(wall)(begins, ends)
         apart = jnp.minimum(walls[:MODES], walls[MODES : 2 * MODES]) > WALL
         mode = jnp.all((jnp.arange(MODES) >= k) | apart) & (jnp.sum(jnp.square(slope)) < 0.25)
         mass = jnp.where(mode | (k == 0), new.log_volume - here, -jnp.inf)
         put = lambda old, new: jnp.where((jnp.arange(MODES) == k).reshape(-1, *[1] * (old.ndim - 1)), new, old)  # noqa: E731
         parted = parted & (walls[2 * MODES :] > WALL / 2)
-        return (k + 1, *jax.tree.map(put, (white, least, log_mass), (new, here, mass)), parted)
+        return (k + 1, *jax.tree.map(put, (white, log_mass), (new, mass)), parted)
 
     start = (
         0,
         Whitening.empty(MODES, dim=starts.shape[1]),
-        jnp.zeros(MODES),
         jnp.full(MODES, -jnp.inf),
         jnp.ones(len(starts), bool),
     )
-    _, white, _, log_mass, _ = lax.while_loop(lambda found: (found[0] < MODES) & jnp.any(found[-1]), find, start)
+    _, white, log_mass, _ = lax.while_loop(lambda found: (found[0] < MODES) & jnp.any(found[-1]), find, start)
     return Modes(white, jax.nn.softmax(log_mass))
 
 
 def from_sample(model: Model, rows: Rows, size: int, scale: Theta) -> Potential:
-    """The full potential estimated from `size` rows, evenly spaced and always the same, or from all while n ≤ size."""
-    few, most = rows.n <= size, jnp.minimum(rows.most, size)
+    """The full potential estimated from a sample of `size` rows, always the same one, or from all while n ≤ size."""
 
     def grad(key, x):
-        def of_chunk(i):
-            places = jnp.where(few, i, (i * (rows.n / size)).astype(int))
-            weights = jnp.where(few, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
-            return jax.grad(log_likelihood, 1)(model, x, rows.at(places), weights)
-
-        return -jax.grad(model.log_prior)(x) - _sum_chunks(of_chunk, most, jnp.zeros_like(x))
+        data = _sum_sample(partial(jax.grad(log_likelihood, 1), model, x), rows, size, False, jnp.zeros_like(x))
+        return -jax.grad(model.log_prior)(x) - data
 
     return Potential(_no_value, grad, scale)
 
