@@ -8,6 +8,7 @@ import pathlib
 
 import pytest
 
+from blts import condition as build
 from blts import paper
 from blts.errors import BltsError, ConfigError
 from blts.studies import Shard, Study, plan_file, read
@@ -44,6 +45,19 @@ def test_conditions_that_compute_the_same_are_run_once():
 def test_a_method_names_its_parts():
     (condition,) = plan(small(conditions=({**SMALL, "method": "karbasi-2021"},))).conditions
     assert (condition["agent"], condition["batching"], condition["method"]) == ("exact-ts", "dynamic", "karbasi-2021")
+
+
+def test_a_prior_may_be_the_name_of_a_model():
+    """With the model's options; priors of the environment come first, and MDPs have no other."""
+    for agent in ("exact-ts", "ucb1"):
+        (condition,) = plan(small(conditions=({**SMALL, "agent": agent, "prior": "bernoulli", "a": 3.0},))).conditions
+        assert (condition["prior"], condition["a"]) == ("bernoulli", 3.0)
+    assert float(build("gaussian", "exact-ts", prior="gaussian", options={"sd": 0.25}).agent.model.sd[0]) == 0.25
+    for env, prior, words in (("rand-hie", "gaussian", "no option 'sd'"), ("gaussian", "gaussain", "no prior named")):
+        with pytest.raises(BltsError, match=words):
+            build(env, "thompson", prior=prior, options={"sd": 0.5} if prior == "gaussian" else {})
+    with pytest.raises(BltsError, match="no prior named 'gaussian'"):
+        build("riverswim", "psrl", prior="gaussian")
 
 
 def test_a_longer_study_begins_with_the_same_cells():

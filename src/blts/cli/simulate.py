@@ -15,7 +15,9 @@ def command(
     env: Annotated[str, typer.Option(help="The environment; `blts list` shows all.")] = "gaussian",
     agent: Annotated[str, typer.Option(help="The agent.")] = "blts",
     batching: Annotated[str | None, typer.Option(help="When rewards are seen; by default as is usual for the agent.")] = None,
-    prior: Annotated[str | None, typer.Option(help="The belief that agents start from; by default the environment's.")] = None,
+    prior: Annotated[
+        str | None, typer.Option(help="A prior of the environment, or of a bandit a model; by default its first.")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds; by default the environment's own.")] = None,
     replications: Annotated[int, typer.Option(help="Independent runs.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
@@ -23,7 +25,7 @@ def command(
     drawn: Annotated[bool, typer.Option("--drawn", help="Draw each replication's world from the prior.")] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="An option of the agent, the batching or the environment, as name=value; repeatable."),
+        typer.Option("--set", help="An option of the agent, batching, environment or model, as name=value; repeatable."),
     ] = None,
     chunk: Annotated[int | None, typer.Option(help="Replications run at once, to save memory.")] = None,
     engine: Annotated[

@@ -126,7 +126,7 @@ def _is_from_index(name: str) -> bool:
     return any(metadata.distribution(each).read_text("direct_url.json") is None for each in distributions)
 
 
-KINDS = {"env": "environment", "agent": "agent", "batching": "batching", "sampler": "sampler"}
+KINDS = {"env": "environment", "agent": "agent", "batching": "batching", "sampler": "sampler", "prior": "model"}
 """What the names in a condition are names of."""
 
 
