@@ -85,6 +85,7 @@ def test_the_example_package(tmp_path):
         packages = {item["name"]: item["package"] for item in found[heading]}
         assert packages.pop(name) == "blts-example-parts"
         assert set(packages.values()) == {"blts"}
+    assert {item["name"]: item["options"] for item in found["agents"]}["top-two"] == {"share": 0.5}  # no text stands for a belief
     assert " ".join(words[1].split()).count("from blts-example-parts") == len(PARTS)
     top_two, growing, drifting, walk, cauchy = (json.loads(out) for _, out, _ in done[:5])
     assert top_two["agent"] == "top-two"

@@ -190,6 +190,10 @@ times = 4
     assert lines[2].startswith("2 of 2 cells done after ")
     assert "gaussian uniform" in lines[2]
     assert blts("study", "resume", out).splitlines()[0] == "2 cells, of which 2 are stored; computing 0."
+    shorter = blts("study", "run", str(spec), "--replications", "4", "--out", out).splitlines()
+    assert shorter[0] == "1 cell, of which 1 is stored; computing 0."
+    assert "0 cells computed in" in shorter[-1]
+    assert "1 was stored" in shorter[-1]
 
 
 def test_the_list_of_studies():
