@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -42,6 +43,7 @@ def command(
     from ..simulation import simulate
 
     chosen = condition(env, agent, batching, prior, horizon, drawn=drawn, batch_size=batch_size, options=options)
+    announce("Compiling, then simulating …")
     trace = simulate(
         seed,
         chosen.env,
@@ -61,6 +63,12 @@ def command(
         from ..registry import find
 
         _show(names, trace, mdp=bool(find("environment", env).about.get("mdp")))
+
+
+def announce(words: str) -> None:
+    """Say what takes a while, on standard error, where that is a terminal."""
+    if sys.stderr.isatty():
+        print(words, file=sys.stderr, flush=True)
 
 
 def options_of(pairs: list[str]) -> dict[str, Any]:
