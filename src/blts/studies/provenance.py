@@ -90,9 +90,10 @@ def _digests(waiting: set[str]) -> dict[str, str]:
         name = waiting.pop()
         if name in found or name in {registry.OWN, *LIBRARIES, *sys.stdlib_module_names} or not (files := _files_of(name)):
             continue
-        found[name] = hashlib.sha256(b"\0".join(path.name.encode() + b"\0" + path.read_bytes() for path in files)).hexdigest()
+        content = (place.encode() + b"\0" + path.read_bytes() for place, path in sorted(files.items()))
+        found[name] = hashlib.sha256(b"\0".join(content)).hexdigest()
         if not _is_from_index(name):
-            waiting = waiting.union(*map(_imports, files))
+            waiting = waiting.union(*map(_imports, files.values()))
     return found
 
 
@@ -108,16 +109,15 @@ def _imports(path: pathlib.Path) -> set[str]:
     return {name.split(".")[0] for name in full}
 
 
-def _files_of(name: str) -> list[pathlib.Path]:
-    """The Python files of a top package or module; nothing is imported."""
+def _files_of(name: str) -> dict[str, pathlib.Path]:
+    """The Python files of a top package or module, by their place in it; nothing is imported."""
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        return []
+        return {}
     places = [pathlib.Path(place) for place in (spec.submodule_search_locations or [spec.origin or ""])] if spec else []
-    return [
-        path for place in sorted(places) for path in (sorted(place.rglob("*.py")) if place.is_dir() else [place]) if path.is_file()
-    ]
+    files = [(place, path) for place in places for path in (place.rglob("*.py") if place.is_dir() else [place])]
+    return {path.relative_to(place.parent).as_posix(): path for place, path in files if path.is_file()}
 
 
 def _is_from_index(name: str) -> bool:
