@@ -59,8 +59,24 @@ def test_the_example_package(tmp_path):
         ["simulate", "--agent", "uniform", "--batching", "growing", *small],
         ["simulate", "--env", "drifting", "--set", "arms=3", "--set", "sd=0.1", *small],
         ["simulate", "--env", "gaussian-close", "--agent", "thompson", "--set", "sampler=random-walk", "--set", "pool=8", *small],
+        ["simulate", "--env", "gaussian-close", "--prior", "cauchy", "--set", "scale=0.5", "--set", "steps=2", *small],
         ["study", "run", "mine.toml", "--out", "mine"],
         ["experiment", "create", "x", "--db", "x.db", "--arm", "A", "--arm", "B", "--model", "cauchy", "--set", "scale=2"],
+        [
+            "experiment",
+            "create",
+            "y",
+            "--db",
+            "x.db",
+            "--arm",
+            "A",
+            "--model",
+            "gaussian",
+            "--sampler",
+            "random-walk",
+            "--set",
+            "pool=8",
+        ],
     ]
     listed, words, *done = run(commands, path, tmp_path)
     assert [(code, errors) for code, _, errors in (listed, words, *done)] == [(0, "")] * len(commands)
@@ -69,14 +85,17 @@ def test_the_example_package(tmp_path):
         packages = {item["name"]: item["package"] for item in found[heading]}
         assert packages.pop(name) == "blts-example-parts"
         assert set(packages.values()) == {"blts"}
+    assert {item["name"]: item["options"] for item in found["agents"]}["top-two"] == {"share": 0.5}  # no text stands for a belief
     assert " ".join(words[1].split()).count("from blts-example-parts") == len(PARTS)
-    top_two, growing, drifting, walk = (json.loads(out) for _, out, _ in done[:4])
+    top_two, growing, drifting, walk, cauchy = (json.loads(out) for _, out, _ in done[:5])
     assert top_two["agent"] == "top-two"
     assert growing["batches_mean"] == 7  # they end at 1, 2, 3, 5, 8, 12, 18
     assert drifting["prior"] == "uninformative"
     assert walk["refreshes_finite"]
+    assert cauchy["prior"] == "cauchy"
     assert (tmp_path / "mine" / "results.json").exists()
-    assert "2 arms, cauchy(scale=2)" in done[-1][1]
+    assert "2 arms, cauchy(scale=2)" in done[-2][1]
+    assert "thompson(sampler=random-walk, pool=8)" in done[-1][1]
 
 
 def test_help_imports_neither_jax_nor_the_packages(tmp_path):

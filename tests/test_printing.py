@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from blts import registry
 from blts.models import Tabular
+from blts.trace import RegretBand
 from registered import BANDITS, ENVIRONMENTS, MDPS, PLAYED, chosen, learner, priors, problem, worlds
 
 # How things print
@@ -28,6 +30,12 @@ def test_everything_prints(kind):
         assert SENTENCE.fullmatch(str(thing)), str(thing)
         assert CALL.fullmatch(repr(thing)), repr(thing)
         assert len(repr(thing)) < 500
+
+
+def test_a_band_prints_its_last_round():
+    numbers = np.arange(1.0, 201.0)
+    band = RegretBand(np.arange(1, 201), numbers, numbers - 1, numbers + 1)
+    assert repr(band) == ("Mean regret and its band at 200 rounds from 1 to 200; at round 200 200.00, band from 199.00 to 201.00.")
 
 
 def test_models_print():

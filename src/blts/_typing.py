@@ -39,7 +39,12 @@ class Row(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What an agent knows within a batch, besides its state: what `Agent.act` is given."""
+    """What an agent knows within a batch, besides its state: what `Agent.act` is given.
+
+    Attributes:
+        t: the round, from 1.
+        counts: how often each action was played before, those of the running batch included.
+    """
 
     t: Int[Array, ""]
     """The round it is in, from 1."""

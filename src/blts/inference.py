@@ -18,6 +18,7 @@ from .errors import ConfigError, whole
 from .grid import grid
 from .models.arms import arm_count, stack
 from .models.base import require_model
+from .models.numpyro import NumPyro
 from .models.support import SUPPORTS, support_of_likelihood
 from .samplers import Chain, Sampler
 
@@ -91,6 +92,13 @@ class Posterior:
         d = self.diagnostics
         return diagnosis.warnings(1, int(not bool(d.sound)), bool(d.finite), float(d.rhat), float(d.stuck), float(d.least))
 
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The draws by parameter, each `[draws, …]`: those of a NumPyro model as its likelihood takes them, of other models θ."""
+        if not isinstance(self.model, NumPyro):
+            return {"θ": self.draws}
+        return {name: np.asarray(value) for name, value in self.model.constrained(self.draws).items()}
+
     def check(self) -> Check:
         """Compare the draws with quadrature, for models with one or two parameters. Draws are treated as independent.
 
@@ -117,11 +125,11 @@ class Posterior:
 
     def __repr__(self) -> str:
         n = len(self.rows.reward)
+        named = (f"{name} has mean {short(x.mean(0))} and sd {short(x.std(0))}, " for name, x in self.parameters.items())
         lines = [
             f"Posterior of {type(self.model).__name__} given {n} reward{'s' if n != 1 else ''}, by {self.belief}: "
             f"{len(self.draws)} draws.",
-            f"θ has mean {short(self.draws.mean(0))} and sd {short(self.draws.std(0))}, the mean reward "
-            f"{self.mean_reward.mean():.4g} and {self.mean_reward.std():.4g}.",
+            f"{''.join(named)}the mean reward {self.mean_reward.mean():.4g} and {self.mean_reward.std():.4g}.",
         ]
         d = self.diagnostics
         chains = diagnosis.describe(*(float(x) for x in (d.acceptance, d.least, d.rhat, d.stuck, d.ess)))

@@ -1,4 +1,13 @@
-"""Random keys and numbers for parts of your own: `jax.random`'s names, with a generator that XLA can fuse."""
+"""Random keys and numbers for parts of your own: `jax.random`'s names, with a generator that XLA can fuse.
+
+There are `key`, `split`, `fold_in`, `normal` and `uniform`. For other distributions use `jax.random`: its functions take these
+keys too, all but `poisson`.
+
+>>> import jax
+>>> from blts import random
+>>> int(jax.random.randint(random.key(0), (), 0, 5))
+4
+"""
 
 from ._random import as_key as key
 from ._random import fold_in as fold_in

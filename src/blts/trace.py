@@ -24,6 +24,13 @@ class RegretBand(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
+    def __repr__(self) -> str:
+        first, last = int(self.times[0]), int(self.times[-1])
+        return (
+            f"Mean regret and its band at {len(self.times)} rounds from {first} to {last}; "
+            f"at round {last} {self.mean[-1]:.2f}, band from {self.low[-1]:.2f} to {self.high[-1]:.2f}."
+        )
+
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Trace:
@@ -157,7 +164,8 @@ class Trace:
         """Means, standard deviations and standard errors over replications, and the diagnostics.
 
         Returns:
-            A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `batches_mean`, …
+            A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `batches_mean`, … An interval of
+            the mean regret is `regret_mean` ± `blts.statistics.student(replications)` · `regret_se`, at 95 %.
         """
         out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
         for name, values in {

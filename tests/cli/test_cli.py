@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from blts import registry
 from blts.cli import study
 from blts.cli.listing import KINDS
+from blts.cli.simulate import announce
 from blts.errors import BltsError
 from running_cli import SMALL, blts, one_sentence, refused, simulate
 
@@ -190,6 +192,19 @@ times = 4
     assert lines[2].startswith("2 of 2 cells done after ")
     assert "gaussian uniform" in lines[2]
     assert blts("study", "resume", out).splitlines()[0] == "2 cells, of which 2 are stored; computing 0."
+    shorter = blts("study", "run", str(spec), "--replications", "4", "--out", out).splitlines()
+    assert shorter[0] == "1 cell, of which 1 is stored; computing 0."
+    assert "0 cells computed in" in shorter[-1]
+    assert "1 was stored" in shorter[-1]
+
+
+def test_what_takes_a_while_is_announced_on_a_terminal_only(monkeypatch):
+    for terminal in (True, False):
+        stream = io.StringIO()
+        stream.isatty = lambda terminal=terminal: terminal
+        monkeypatch.setattr(sys, "stderr", stream)
+        announce("Compiling …")
+        assert stream.getvalue() == ("Compiling …\n" if terminal else "")
 
 
 def test_the_list_of_studies():

@@ -104,6 +104,7 @@ def test_words_for_people():
     assert "Keep on" in run("report", "mail")
     for command in ("status", "audit"):
         assert re.search(r"mail.*20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", run(command, "mail"), re.DOTALL)
+    assert "decisions in this batch" in run("status", "mail")
     assert "bit for bit" in run("verify", "mail")
 
 

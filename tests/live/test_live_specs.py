@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from blts import from_json, registry, to_json
+from blts import from_json, mala, registry, to_json
 from blts.agents import UCB1
 from blts.declared import provides
-from blts.errors import BltsError, ConfigError
+from blts.errors import BltsError, ConfigError, UnknownName
 from blts.live import Experiment, Spec
 from blts.live.checks import outside
 from blts.models import (
@@ -98,7 +98,7 @@ def test_models_made_of_functions_are_given_again(tmp_path):
     model = from_functions(log_prior, log_likelihood, L=1.0, init=prior_draw)
     experiment = made(tmp_path, model=model, sampler="mala")
     experiment.ask(2)
-    with pytest.raises(ConfigError, match="open it with model="):
+    with pytest.raises(ConfigError, match=r"open it in Python, with Experiment.open\(url, name, model="):
         Experiment.open(tmp_path / "blts.db", "mail")
     with pytest.raises(ConfigError, match="this is Gaussian"):
         Experiment.open(tmp_path / "blts.db", "mail", model=Gaussian())
@@ -124,3 +124,18 @@ def test_any_label_goes(tmp_path):
     experiment.tell(rewarded(answer))
     assert experiment.export(tmp_path / "x.csv") == 30
     assert experiment.verify() == []
+
+
+def test_a_sampler_is_named_as_it_is_listed():
+    """Short names come first, so that experiments of earlier code are continued with the agent that they had."""
+    registry.register("sampler", "own-walk")(mala)
+    for name, words in (
+        ("sgld", "blts"),
+        ("exact", "exact-ts"),
+        ("ucb1", "ucb1"),
+        ("own-walk", "thompson(sampler=own-walk, steps=3)"),
+    ):
+        given = {"name": name, "steps": 3} if name == "own-walk" else name
+        assert Spec.of(["A", "B"], "gaussian", given, "external").sampler.words == words
+    with pytest.raises(UnknownName, match=r"no agent or sampler named 'own-wlak'. Did you mean 'own-walk'\?"):
+        Spec.of(["A", "B"], "gaussian", "own-wlak", "external")

@@ -10,10 +10,12 @@ from scipy import stats
 
 from blts import loop
 from blts._random import as_key
+from blts._typing import Info
 from blts.agents import Exact, Perturb, Thompson
 from blts.batching import DoublingCounts
 from blts.envs import Bandit
 from blts.errors import ConfigError
+from blts.inference import Posterior
 from blts.models import (
     Bernoulli,
     Laplace,
@@ -56,6 +58,29 @@ def test_constrained_parameters_carry_their_jacobian(ours, likelihood, prior):
     for x in (-2.0, 0.3, 3.0):
         theta = jnp.asarray([x])
         np.testing.assert_allclose(_densities(theirs, theta, 1.0), _densities(ours, theta, 1.0), rtol=1e-4)
+
+
+def test_parameters_by_their_names():
+    """Constrained, with any axes in front; the posterior of such a model is printed with them."""
+    model = from_numpyro(
+        lambda x, sd: dist.Normal(x, sd), lambda m: {"x": dist.Normal(m, 1.0), "sd": dist.LogNormal(m, 1.0)}, m=0.0
+    )
+    draws = np.array([[1.0, 0.0], [3.0, np.log(3.0)]], np.float32)
+    found = Posterior(model, "a pool", row(np.zeros(5)), draws, draws[:, 0], Info.of(jnp.asarray(True)))
+    np.testing.assert_allclose(found.parameters["x"], [1.0, 3.0])
+    np.testing.assert_allclose(found.parameters["sd"], [1.0, 3.0], rtol=1e-6)
+    assert "x has mean 2 and sd 1, sd has mean 2 and sd 1, the mean reward 2 and 1." in repr(found)
+    arms = model.constrained(np.zeros((4, 2)))["sd"], stack(model, 2).constrained(np.zeros((3, 2, 2)))["sd"]
+    assert [x.shape for x in arms] == [(4,), (3, 2)]
+    with pytest.raises(ConfigError, match="mean is an option; a hyper-parameter called mean needs another name"):
+        from_numpyro(laplace_law, normal_prior, mean=3.0)
+    with pytest.raises(ConfigError, match=r"init must be a function; got 2.0. init is an option"):
+        from_functions(log_prior, log_laplace, L=1.0, init=2.0)
+
+
+def test_a_model_without_theta_of_mean_is_told_so():
+    with pytest.raises(ConfigError, match=r"NumPyro has no theta_of_mean, .* theta of shape \(arms, 1\)"):
+        Bandit.with_means(from_numpyro(laplace_law, normal_prior, loc=3.0), [0.0, 1.0])
 
 
 @pytest.mark.slow

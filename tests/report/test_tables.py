@@ -45,6 +45,11 @@ def test_rows_and_columns_of_tables(conditions, expected):
     assert len(found.entries()) == len(conditions)  # no condition hides another
 
 
+def test_one_condition_has_the_name_of_its_agent():
+    (group,) = table(outcome_of([{"agent": "ucb1", "batching": "static"}]), "regret").groups
+    assert [line.label for line in group.lines] == ["ucb1"]
+
+
 def test_lines_of_samplers_that_never_ran_as_long_are_not_joined():
     """The steps of two samplers have no value in common, so that they tell the samplers apart; they are still two lines."""
     conditions = [

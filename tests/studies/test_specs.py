@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import pathlib
 
 import pytest
 
+from blts import condition as build
 from blts import paper
 from blts.errors import BltsError, ConfigError
 from blts.studies import Shard, Study, plan_file, read
 from blts.studies.planning import plan
-from blts.studies.provenance import code_version
+from blts.studies.provenance import code_version, version_for
 from small import SMALL, TOML, small, written
 
 # Specs
@@ -43,6 +45,19 @@ def test_conditions_that_compute_the_same_are_run_once():
 def test_a_method_names_its_parts():
     (condition,) = plan(small(conditions=({**SMALL, "method": "karbasi-2021"},))).conditions
     assert (condition["agent"], condition["batching"], condition["method"]) == ("exact-ts", "dynamic", "karbasi-2021")
+
+
+def test_a_prior_may_be_the_name_of_a_model():
+    """With the model's options; priors of the environment come first, and MDPs have no other."""
+    for agent in ("exact-ts", "ucb1"):
+        (condition,) = plan(small(conditions=({**SMALL, "agent": agent, "prior": "bernoulli", "a": 3.0},))).conditions
+        assert (condition["prior"], condition["a"]) == ("bernoulli", 3.0)
+    assert float(build("gaussian", "exact-ts", prior="gaussian", options={"sd": 0.25}).agent.model.sd[0]) == 0.25
+    for env, prior, words in (("rand-hie", "gaussian", "no option 'sd'"), ("gaussian", "gaussain", "no prior named")):
+        with pytest.raises(BltsError, match=words):
+            build(env, "thompson", prior=prior, options={"sd": 0.5} if prior == "gaussian" else {})
+    with pytest.raises(BltsError, match="no prior named 'gaussian'"):
+        build("riverswim", "psrl", prior="gaussian")
 
 
 def test_a_longer_study_begins_with_the_same_cells():
@@ -130,3 +145,50 @@ def test_a_missing_file_is_one_sentence(tmp_path):
 def test_bad_shards_are_refused(text):
     with pytest.raises(ConfigError, match="--shard takes i/n"):
         Shard.of(text)
+
+
+# What a study's file imports
+
+
+MINE = """
+from blts.registry import register
+from blts.studies import Study
+from {package}.eps import Bold
+
+register("agent", "bold-{package}")(lambda on: Bold(on.actions))
+study = Study("mine", conditions=({{"env": "gaussian", "agent": "bold-{package}", "horizon": 12, "times": 4}},), replications=4)
+"""
+
+
+def test_results_depend_on_the_modules_that_a_studys_file_imports(tmp_path):
+    """On those beside it, as on installed ones, and on those that these import in turn."""
+    package, helper = tmp_path / "blts_test_bold", tmp_path / "blts_test_scale.py"
+    package.mkdir()
+    eps = "from blts import UCB1\nfrom blts_test_scale import SCALE\n\nclass Bold(UCB1):\n    scale: float = SCALE\n"
+    (package / "eps.py").write_text(eps)
+    helper.write_text("SCALE = 2.0\n")
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE.format(package=package.name))
+    (study,) = plan_file(mine)
+    first = version_for(study)
+    assert first == version_for(study) != code_version()
+    helper.write_text("SCALE = 3.0\n")
+    second = version_for(study)
+    (package / "eps.py").write_text(eps.replace("= SCALE", "= 2 * SCALE"))
+    assert len({first, second, version_for(study)}) == 3
+    (tmp_path / "unused.py").write_text("x = 1\n")
+    mine.write_text(MINE.format(package=package.name) + "import math, jax, numpy, blts\n")
+    assert version_for(study) == version_for(plan_file(mine)[0])
+
+
+def test_results_depend_on_the_module_that_registered_a_part(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = tmp_path / "blts_test_shy.py"
+    text = 'from blts import UCB1, register\nregister("agent", "shy")(lambda on: UCB1(on.actions, 0.1))\n'
+    module.write_text(text)
+    importlib.import_module(module.stem)
+    study = plan(small(conditions=({**SMALL, "agent": "shy"},)))
+    first = version_for(study)
+    module.write_text(text.replace("0.1", "0.2"))
+    assert first != version_for(study)
+    assert version_for(plan(small())) == code_version()

@@ -97,12 +97,12 @@ def test_a_folder_of_the_first_format_is_read_and_continued(whole, tmp_path):
         assert found is not None
         old.write(f"cells/{old.path(cell).name}", in_the_first_format(found))
     assert old.sweep(cells) == ([cells[0]], [])
-    assert Store.open(old.folder).check() == 1
+    assert Store.open(old.folder).format() == 1
     computed = []
     assert run([study], Store.create(old.folder), finished=computed.append)
     assert computed == cells[:1]
     assert same(arrays_of(study, old), arrays_of(study, store))
-    assert old.check() == store_module.FORMAT  # an earlier version refuses the folder rather than calling its cells damaged
+    assert old.format() == store_module.FORMAT  # an earlier version refuses the folder rather than calling its cells damaged
 
 
 # Threads

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from blts import Batching, array
+from blts import Batching, ConfigError, array
 
 
 class Round(NamedTuple):
@@ -17,6 +17,10 @@ class Growing(Batching):
     """Each batch ends at `factor` times the round of the last end, rounded up: 1, 2, 3, 5, 8, 12, …"""
 
     factor: float = array(default=1.5)
+
+    def check(self):
+        if not self.factor > 1:
+            raise ConfigError(f"Growing: factor must be above 1; got {self.factor}.")
 
     def init(self, key, actions):
         return Round(jnp.zeros((), int), jnp.ones((), int))

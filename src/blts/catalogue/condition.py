@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NamedTuple
 
 from .. import registry
-from ..errors import ConfigError, did_you_mean, whole
+from ..errors import ConfigError, UnknownName, did_you_mean, whole
 from ..problems import Problem
 from ..simulation import LONGEST
 from .setting import Setting
@@ -39,11 +40,12 @@ def condition(
         env: an environment.
         agent: an agent.
         batching: a batching scheme; by default the agent's usual one.
-        prior: a prior; by default the environment's first.
+        prior: a prior of the environment, by default its first; for a bandit also a registered model, which agents then use.
         horizon: the number of rounds; by default the environment's.
         drawn: whether each replication draws its environment from the prior.
         batch_size: the size of "fixed" batches.
-        options: options of the agent, the batching scheme and the environment; each goes to the first that has one of its name.
+        options: options of the agent, the batching scheme, the environment and the model that is named as prior; each goes to the
+            first that has one of its name.
 
     Returns:
         The environment, agent, batching scheme and horizon.
@@ -57,6 +59,8 @@ def condition(
     UCB1(actions=15, scale=1)
     >>> condition("strens-chain", "tsde").names["batching"]
     'tsde'
+    >>> condition("gaussian", "exact-ts", prior="gaussian", options={"prior_sd": 3.0}).agent.model
+    Gaussian(prior_mean=0 (×15), prior_sd=3 (×15), sd=1 (×15))
     """
     entries = {"environment": registry.find("environment", env), "agent": registry.find("agent", agent)}
     scheme = entries["agent"].about.get("batching", "dynamic") if batching is None else batching
@@ -68,10 +72,18 @@ def condition(
     given = dict(options or {})
     if batch_size is not None:
         given["size"] = batch_size
-    chosen = sorted_options(entries, given, ("agent", "batching", "environment"))
+    if prior is not None:
+        with contextlib.suppress(UnknownName):
+            entries["model"] = registry.find("model", prior)
+    chosen = sorted_options(entries, given, ORDER)
 
     problem: Problem = entries["environment"].build(**chosen["environment"])
     _check_world(entries["agent"], problem, env)
+    if "model" in entries and (prior in problem.priors or problem.world != "bandit"):  # the environment's own priors come first
+        del entries["model"]
+        sorted_options(entries, given, ORDER)
+    elif "model" in entries:
+        problem = problem._replace(priors=problem.priors | {prior: entries["model"].build(**chosen["model"])})
     model = problem.model(prior)
     if drawn:
         problem = problem.drawn(prior)
@@ -86,6 +98,9 @@ def condition(
         T,
         names,
     )
+
+
+ORDER = ("agent", "batching", "environment", "model")
 
 
 def sorted_options(
@@ -104,7 +119,7 @@ def sorted_options(
     Raises:
         ConfigError: no part has such an option.
     """
-    kinds = order or tuple(entries)
+    kinds = tuple(kind for kind in order if kind in entries) or tuple(entries)
     chosen: dict[str, dict[str, Any]] = {kind: {} for kind in entries}
     for name, value in options.items():
         owner = next((kind for kind in kinds if name in entries[kind].options()), None)

@@ -44,8 +44,9 @@ def command(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def shown(entry: Entry) -> dict[str, Any]:
-    """What is printed of a registered part."""
-    return {"name": entry.name, "summary": entry.summary, "options": entry.options(), "package": entry.package}
+    """What is printed of a registered part, without fields of a class that are None: no text stands for their objects."""
+    options = {name: value for name, value in entry.options().items() if value is not None or not isinstance(entry.builder, type)}
+    return {"name": entry.name, "summary": entry.summary, "options": options, "package": entry.package}
 
 
 def named(heading: str, items: list[dict]) -> Any:

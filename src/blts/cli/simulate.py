@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +16,9 @@ def command(
     env: Annotated[str, typer.Option(help="The environment; `blts list` shows all.")] = "gaussian",
     agent: Annotated[str, typer.Option(help="The agent.")] = "blts",
     batching: Annotated[str | None, typer.Option(help="When rewards are seen; by default as is usual for the agent.")] = None,
-    prior: Annotated[str | None, typer.Option(help="The belief that agents start from; by default the environment's.")] = None,
+    prior: Annotated[
+        str | None, typer.Option(help="A prior of the environment, or of a bandit a model; by default its first.")
+    ] = None,
     horizon: Annotated[int | None, typer.Option(help="Rounds; by default the environment's own.")] = None,
     replications: Annotated[int, typer.Option(help="Independent runs.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
@@ -23,7 +26,7 @@ def command(
     drawn: Annotated[bool, typer.Option("--drawn", help="Draw each replication's world from the prior.")] = False,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="An option of the agent, the batching or the environment, as name=value; repeatable."),
+        typer.Option("--set", help="An option of the agent, batching, environment or model, as name=value; repeatable."),
     ] = None,
     chunk: Annotated[int | None, typer.Option(help="Replications run at once, to save memory.")] = None,
     engine: Annotated[
@@ -40,6 +43,7 @@ def command(
     from ..simulation import simulate
 
     chosen = condition(env, agent, batching, prior, horizon, drawn=drawn, batch_size=batch_size, options=options)
+    announce("Compiling, then simulating …")
     trace = simulate(
         seed,
         chosen.env,
@@ -59,6 +63,12 @@ def command(
         from ..registry import find
 
         _show(names, trace, mdp=bool(find("environment", env).about.get("mdp")))
+
+
+def announce(words: str) -> None:
+    """Say what takes a while, on standard error, where that is a terminal."""
+    if sys.stderr.isatty():
+        print(words, file=sys.stderr, flush=True)
 
 
 def options_of(pairs: list[str]) -> dict[str, Any]:

@@ -218,7 +218,8 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
 
         complete = run_studies(studies, store, heading=heading, shard=shard, began=began, finished=finished, **where)
         took = time.perf_counter() - clock
-        words = f"{counts['computed']} cells computed in {took:.0f} s, {counts['stored']} were stored"
+        stored = f"{counts['stored']} {'was' if counts['stored'] == 1 else 'were'} stored"
+        words = f"{_cells(counts['computed'])} computed in {took:.0f} s, {stored}"
         if not complete:
             console.print(f"{words}; other shards are not done, and the last one writes the report.")
             return
@@ -234,6 +235,10 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
 EVERY = 10.0  # seconds between lines of progress in a file
 
 
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
+
+
 class _Lines:
     """Progress as lines of text, where there is no terminal for a bar: one at the start, then at most one in `EVERY` seconds."""
 
@@ -243,7 +248,7 @@ class _Lines:
 
     def begin(self, total: int, stored: int) -> None:
         self.total = total - stored
-        print(f"{total} cells, of which {stored} are stored; computing {self.total}.", flush=True)
+        print(f"{_cells(total)}, of which {stored} {'is' if stored == 1 else 'are'} stored; computing {self.total}.", flush=True)
 
     def finish(self, cell: Cell) -> None:
         import time
@@ -252,7 +257,7 @@ class _Lines:
         now = time.perf_counter()
         if now - self.last >= EVERY:
             self.last = now
-            print(f"{self.done} of {self.total} cells done after {now - self.began:.0f} s; the last: {cell}.", flush=True)
+            print(f"{self.done} of {_cells(self.total)} done after {now - self.began:.0f} s; the last: {cell}.", flush=True)
 
 
 def write_report(store: Store) -> None:

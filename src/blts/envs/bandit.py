@@ -83,7 +83,8 @@ class Bandit(Env):
         if not provides(model, "theta_of_mean"):
             why = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "theta_of_mean")) else ""
             raise ConfigError(
-                f"Bandit: the mean does not fix a {type(model).__name__} arm{why}; give theta of shape (arms, {model.dim})."
+                f"Bandit: {type(model).__name__} has no theta_of_mean{why}, so its means do not say what θ is; define that method, "
+                f"or give Bandit(model, theta) with theta of shape (arms, {model.dim})."
             )
         try:
             means = np.asarray(means, float)

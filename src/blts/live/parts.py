@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence, Set
 from typing import Any, NamedTuple, TypeAlias
@@ -14,7 +15,7 @@ from .. import models, registry
 from .._module import from_json, require_part, to_json
 from ..agents import Agent, Belief, Perturb, Thompson
 from ..batching import Batching
-from ..errors import BltsError, ConfigError
+from ..errors import BltsError, ConfigError, UnknownName
 from ..models import Model
 from ..samplers import Chain
 from .policy import Never
@@ -71,13 +72,12 @@ class ArmSetting(NamedTuple):
         return pseudo_count
 
 
-def part_of(kind: str, given: object, aliases: dict[str, str]) -> Part:
+def part_of(kind: str, given: object) -> Part:
     """Read a part as people write it.
 
     Args:
         kind: "model", "agent" or "batching".
         given: a name, a mapping with "name" and options, or an object.
-        aliases: short names of registered ones.
 
     Returns:
         The part; objects are checked when it is built.
@@ -98,12 +98,35 @@ def part_of(kind: str, given: object, aliases: dict[str, str]) -> Part:
         options = {}
     if not isinstance(given, str):
         return Part(None, {}, given)
-    name = aliases.get(given, given)
+    if kind == "agent":
+        name, chosen = agent_named(given)
+        return Part(name, chosen | options)
+    name = BATCHINGS.get(given, given) if kind == "batching" else given
     if not (kind == "batching" and name == EXTERNAL):
         registry.find(kind, name)
     elif options:
         raise ConfigError(f"The batching {EXTERNAL!r} has no options.")
     return Part(name, options)
+
+
+def agent_named(name: str) -> tuple[str, dict[str, Any]]:
+    """The agent that the name of a sampler stands for.
+
+    Args:
+        name: of an agent, a short name in `SAMPLERS`, or of a registered sampler, which stands for Thompson sampling with it.
+
+    Returns:
+        The agent's name, and the options that the name stands for.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    name = SAMPLERS.get(name, name)
+    with contextlib.suppress(UnknownName):
+        return registry.find("agent", name).name, {}
+    with contextlib.suppress(UnknownName):
+        return "thompson", {"sampler": registry.find("sampler", name).name}
+    raise UnknownName("agent or sampler", name, {*SAMPLERS, *registry.entries("agent"), *registry.entries("sampler")})
 
 
 def to_data(part: Part) -> dict[str, Any]:
@@ -123,7 +146,10 @@ def from_data(kind: str, data: dict[str, Any], given: object) -> Part:
     if "object" in data:
         return Part(None, {}, from_json(data["object"]))
     if given is None:
-        raise ConfigError(f"The {kind} of this experiment is made of functions, which no database holds; open it with {kind}=….")
+        raise ConfigError(
+            f"The {kind} of this experiment is made of functions, which no database holds; "
+            f"open it in Python, with Experiment.open(url, name, {kind}=…)."
+        )
     if repr(given) != data["given"]:
         raise ConfigError(f"The {kind} of this experiment is {data['given']}; this is {given!r}.")
     return Part(None, {}, given)

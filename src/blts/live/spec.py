@@ -21,8 +21,6 @@ from ..errors import ConfigError
 from . import policy
 from .checks import check_labels, check_support, metadata_as_json, outside
 from .parts import (
-    BATCHINGS,
-    SAMPLERS,
     Arm,
     ArmSetting,
     ArmsGiven,
@@ -103,9 +101,9 @@ class Spec:
                 raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
         spec = Spec(
             arms=tuple(_arm(arm) for arm in _several(arms)),
-            model=part_of("model", model, {}),
-            sampler=part_of("agent", sampler, SAMPLERS),
-            batching=part_of("batching", batching, BATCHINGS),
+            model=part_of("model", model),
+            sampler=part_of("agent", sampler),
+            batching=part_of("batching", batching),
             **settings,
         )
         spec.check()

@@ -49,6 +49,11 @@ class Custom:
         return f"rewards by {self.maker}({first}, {second})"
 
 
+def reserved(name: str) -> str:
+    """Advice for a hyper-parameter that has the name of an option."""
+    return f"{name} is an option; a hyper-parameter called {name} needs another name."
+
+
 def numbers_only(maker: str, hyper: dict[str, Any]) -> dict[str, Any]:
     out = {}
     for name, value in hyper.items():

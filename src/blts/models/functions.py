@@ -16,7 +16,7 @@ from ..declared import rests_on
 from ..errors import ConfigError, whole
 from .arms import arm_count, first_arm, stack
 from .base import Model, Theory
-from .custom import Custom, check_call, each_arm, finished, numbers_only, traceable
+from .custom import Custom, check_call, each_arm, finished, numbers_only, reserved, traceable
 from .printing import low_high
 from .prior_chains import draw_prior
 from .support import SUPPORTS
@@ -115,7 +115,7 @@ def from_functions(
         support: the rewards that can occur, "real", "positive", "nonnegative", "count" or "binary": what a live
             experiment takes.
         arms: the number of arms, where no hyper-parameter says it.
-        **hyper: hyper-parameters, each a number or an array with one entry for each arm.
+        **hyper: hyper-parameters, each a number or an array with one entry for each arm, under any names but those above.
 
     >>> from blts.models import from_functions
     >>> model = from_functions(
@@ -137,7 +137,7 @@ def from_functions(
         ("sample", sample, False),
     ):
         if not callable(part) and (needed or part is not None):
-            raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.")
+            raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.{'' if needed else ' ' + reserved(name)}")
     whole(f"{maker}: dim", dim)
     curvature: Any = numbers_only(maker, {"L": L})["L"]
     if np.ndim(curvature) == 0:

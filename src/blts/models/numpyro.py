@@ -19,7 +19,7 @@ from ..declared import rests_on
 from ..errors import ConfigError
 from .arms import arm_count, first_arm, stack
 from .base import Model
-from .custom import Custom, check_call, finished, numbers_only, traceable
+from .custom import Custom, check_call, finished, numbers_only, reserved, traceable
 
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
 LEAST_SHARE = 1e-3  # of the prior precision: draws that all miss a parameter must not make its perturbation infinite
@@ -80,6 +80,32 @@ class NumPyro(Custom, Model):
             values[name], start = transform(x), start + size
             total = total + law.log_prob(values[name]) + jnp.sum(transform.log_abs_det_jacobian(x, values[name]))
         return values, total
+
+    def constrained(self, theta: Any) -> dict[str, Array]:
+        """The parameters by name, as the likelihood takes them.
+
+        Args:
+            theta: θ, `[…, dim]`; of a model of several arms `[…, arms, dim]`.
+
+        Returns:
+            From each parameter's name to its values, with the same axes in front.
+
+        >>> import numpyro.distributions as dist
+        >>> from blts.models import from_numpyro
+        >>> model = from_numpyro(lambda mu, sd: dist.Normal(mu, sd), {"mu": dist.Normal(0, 1), "sd": dist.LogNormal(0, 1)})
+        >>> {name: value.tolist() for name, value in model.constrained([[3.0, 0.0], [5.0, 0.0]]).items()}
+        {'mu': [3.0, 5.0], 'sd': [1.0, 1.0]}
+        """
+        theta, arms = jnp.asarray(theta, float), arm_count(self)
+        if arms is None:
+            unpack = lambda theta: self._unpack(theta)[0]  # noqa: E731
+        else:
+            stacked = stack(self, arms)
+            unpack = lambda theta: jax.vmap(lambda single, x: single._unpack(x)[0])(stacked, theta)  # noqa: E731
+        for _ in range(theta.ndim - (1 if arms is None else 2)):
+            unpack = jax.vmap(unpack)
+        found = unpack(theta)
+        return {name: found[name] for name, _, _ in first_arm(self)._parameters()}  # `vmap` sorts the names
 
     def _law(self, theta: Theta) -> Any:
         return _call(self.likelihood, self._unpack(theta)[0], self.hyper)
@@ -148,8 +174,8 @@ def from_numpyro(
         prior: a dict from each parameter's name to its distribution, or a function from the hyper-parameters to it.
         mean: the parameters, by keyword, to the mean reward; the likelihood's own mean where it is left out.
         arms: the number of arms, where no hyper-parameter says it.
-        **hyper: hyper-parameters of the prior, each a number or an array with one entry for each arm. The likelihood
-            and the mean get those that they name.
+        **hyper: hyper-parameters of the prior, each a number or an array with one entry for each arm, under any names but
+            `mean` and `arms`. The likelihood and the mean get those that they name.
 
     >>> import numpyro.distributions as dist
     >>> from blts.models import from_numpyro
@@ -167,7 +193,7 @@ def from_numpyro(
             f"{maker}: a dict of priors takes no hyper-parameters, but {', '.join(hyper)} was given; make it a function of them."
         )
     if mean is not None and not callable(mean):
-        raise ConfigError(f"{maker}: mean must be a function of the parameters; got {mean!r}.")
+        raise ConfigError(f"{maker}: mean must be a function of the parameters; got {mean!r}. {reserved('mean')}")
     check_call(maker, "prior", given, **hyper)
     model = NumPyro(likelihood, given, mean, numbers_only(maker, hyper))
     if arms is not None:

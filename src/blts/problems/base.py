@@ -23,6 +23,11 @@ PRIORS = {
 class Problem(NamedTuple):
     """An environment under a name, with the models that agents may use for it.
 
+    Args:
+        env: the environment, such as a `Bandit`.
+        priors: a dict from the names of priors to the agents' model with that prior; the first is the default.
+        horizon: the default number of rounds.
+
     >>> from blts import Bandit, Bernoulli, Problem
     >>> Problem(Bandit.with_means(Bernoulli(), [0.1, 0.3]), {"uninformative": Bernoulli()}, horizon=500).world
     'bandit'

@@ -109,7 +109,7 @@ def table(outcome: Outcome, metric: str) -> Table:
     lines: dict[str, dict[tuple[str, str], list[Entry | None]]] = {}
     for m in outcome.measured:
         group = lines.setdefault(outcome.label(m, others), {})
-        label = outcome.label(m, rows, "all")
+        label = outcome.label(m, rows or ["agent"], "all")
         noted = outcome.label(m, [note]) if note else ""
         row = group.setdefault((label, "" if noted == label else noted), [None] * len(heads))
         row[heads.index(head_of[id(m)])] = Entry(m, m.summary(metric), outcome.printed(m, metric))

@@ -7,6 +7,7 @@ import hashlib
 import pathlib
 import re
 import runpy
+import sys
 import threading
 import tomllib
 from typing import Any, NamedTuple
@@ -74,6 +75,16 @@ _LOADED: dict[str, _Loaded] = {}
 _LOADING = threading.RLock()
 
 
+def import_beside(path: str) -> None:
+    """Let a file import the modules in its folder, as if Python had been started with it.
+
+    Args:
+        path: of the file.
+    """
+    if (folder := str(pathlib.Path(path).resolve().parent)) not in sys.path:
+        sys.path.insert(0, folder)
+
+
 def load_source(path: str, code: str | None = None) -> dict[str, Any]:
     """Run a user's Python file, once a process while it stays the same; what it registers is then known here.
 
@@ -85,6 +96,7 @@ def load_source(path: str, code: str | None = None) -> dict[str, Any]:
         if loaded is None or code is None:
             found = digest_of(_text(pathlib.Path(key)))
             if code in (None, found) and (loaded is None or loaded.code != found):
+                import_beside(key)
                 loaded = _LOADED[key] = _Loaded(found, runpy.run_path(key, run_name="blts_study"))
         if loaded is None or code not in (None, loaded.code):
             raise ConfigError(f"{path} was changed since its study was planned; run it again with `blts study run {path}`.")

@@ -17,7 +17,7 @@ def create(
     name: Name,
     arm: Annotated[list[str] | None, typer.Option("--arm", help="An arm's label; repeat it for every arm.")] = None,
     model: Annotated[str | None, typer.Option(help="The reward model; `blts list` shows all.")] = None,
-    sampler: Annotated[str | None, typer.Option(help="The agent, or sgld, exact, ula or mala.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="An agent or a sampler of `blts list`, or exact.")] = None,
     batching: Annotated[str | None, typer.Option(help='A batching scheme, or "external".')] = None,
     spec: Annotated[pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed makes the same decisions.")] = None,
@@ -69,14 +69,14 @@ def create(
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
     """Each `--set` under the part that has an option of that name."""
     from ...catalogue.condition import sorted_options
-    from ...live.parts import BATCHINGS, EXTERNAL, SAMPLERS
+    from ...live.parts import BATCHINGS, EXTERNAL, agent_named
     from ...registry import find
     from ..simulate import options_of
 
     names = {"sampler": "thompson", "batching": "dynamic"} | parts
     entries = {
         "model": find("model", names["model"]),
-        "sampler": find("agent", SAMPLERS.get(names["sampler"], names["sampler"])),
+        "sampler": find("agent", agent_named(names["sampler"])[0]),
     }
     if names["batching"] != EXTERNAL:
         entries["batching"] = find("batching", BATCHINGS.get(names["batching"], names["batching"]))

@@ -26,7 +26,12 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
         found[key] = moment(found[key])
-    rows = [[key.replace("_", " "), value] for key, value in found.items() if key != "name"]
+    labels = {
+        "entries": "rewards recorded, with corrections",
+        "batch_size": "decisions in this batch",
+        "awaited": "rewards awaited",
+    }
+    rows = [[labels.get(key, key.replace("_", " ")), value] for key, value in found.items() if key != "name"]
     show_table(name, ["", "value"], rows, words=("value",))
     if allocation:
         show_table("allocation", ["arm", "probability"], [[label, p] for label, p in allocation.items()])

@@ -10,6 +10,7 @@ from ... import registry, theory
 from ...batching import DoubledSinceSwitch, DoublingCounts, OneOf, Sequential, StaticDoubling
 from ...catalogue import condition as build
 from ...errors import ConfigError, whole
+from ...problems import PRIORS
 from ...simulation import simulate
 from ..spec import Condition
 from .base import About, Arrays
@@ -38,7 +39,7 @@ class Simulate:
                 raise ConfigError(f"A condition to simulate needs {name!r}, such as {EXAMPLES[name]!r}.")
         chosen = built(given)
         drawn = bool(given.get("drawn", False))
-        used = drawn or registry.find("agent", given["agent"]).about.get("prior", True)
+        used = drawn or registry.find("agent", given["agent"]).about.get("prior", True) or given.get("prior") not in {None, *PRIORS}
         prior = chosen.names["prior"] if used else built(given | {"prior": None}).names["prior"]
         method = {"method": given["method"]} if "method" in given else {}
         engine = given.get("engine", "step")
