@@ -136,17 +136,16 @@ def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
 
-def rewritten(path: pathlib.Path, as_a_user: bool = True) -> str:
+def rewritten(path: pathlib.Path) -> str:
     """What `updated` makes of a file in a new process and an empty folder, as a user runs it: without the flags of the tests.
 
     Args:
         path: The document.
-        as_a_user: False keeps those flags with which XLA compiles in less time to the same numbers.
 
     Returns:
         The document with what its blocks print now.
     """
-    kept = {name: value for name, value in os.environ.items() if not (as_a_user and name in FLAGS)}
+    kept = {name: value for name, value in os.environ.items() if name not in FLAGS}
     cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as site:
         parts = example_parts(pathlib.Path(site)) if path.name == "howto-extend.md" else None

@@ -87,7 +87,7 @@ def leaping_refused(parts: Parts) -> str | None:
 def trace_leaping(parts: Parts) -> None:
     arguments = (_random.as_key(0), parts.env, parts.agent, parts.batching, np.array([10, HORIZON], np.int32), np.int32(0))
     with jax.enable_x64(True):
-        leap._program.eval_shape(*arguments, horizon=HORIZON, replications=2, keep_actions=False)
+        leap._program.eval_shape(*arguments, HORIZON, capacity=HORIZON, replications=2, keep_actions=False)
 
 
 def live_refused(parts: Parts) -> str | None:

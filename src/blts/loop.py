@@ -162,6 +162,7 @@ def run(
     """
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     capacity = int(horizon) if capacity is None else capacity
+    horizon = jnp.asarray(horizon, int)
     lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=capacity, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
     wanted = jnp.arange(replications) < (replications if used is None else used)

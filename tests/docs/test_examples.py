@@ -22,15 +22,14 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md
 SMALL = ("--horizon", "20", "--replications", "2")
 
 
-@pytest.mark.parametrize("as_a_user", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quickly", "as a user"])
 @pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
-def test_what_a_document_shows_is_what_is_printed(path, as_a_user):
+def test_what_a_document_shows_is_what_is_printed(path):
     """As printed, every character. `make outputs` rewrites what has changed."""
     text = path.read_text(encoding="utf-8")
     assert not unclear(text)
     if "numpyro" in text:
         pytest.importorskip("numpyro")
-    assert rewritten(path, as_a_user) == text, f"run `make outputs`, and read what changed in {path.name} before you commit it"
+    assert rewritten(path) == text, f"run `make outputs`, and read what changed in {path.name} before you commit it"
 
 
 EXAMPLE = """# A document

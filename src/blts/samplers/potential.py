@@ -130,6 +130,19 @@ def _sum_chunks(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero
     return lax.fori_loop(0, (most + CHUNK - 1) // CHUNK, add, zero)
 
 
+def _sum_chunks_exactly(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero: Tree) -> Tree:
+    """`_sum_chunks` with Kahan's compensation after 1,024 rows: of 10⁶ of them, plain sums of U are off by several nats."""
+
+    def add(c, carry):
+        total, excess = carry
+        change = jax.tree.map(jnp.subtract, of_chunk(CHUNK * c + jnp.arange(CHUNK)), excess)
+        new = jax.tree.map(jnp.add, total, change)
+        lost = lambda new, total, change: jnp.where(c < 1024 // CHUNK, 0.0, (new - total) - change)  # noqa: E731
+        return new, jax.tree.map(lost, new, total, change)
+
+    return lax.fori_loop(0, (most + CHUNK - 1) // CHUNK, add, (zero, zero))[0]
+
+
 def _places(i: Int[Array, " rows"], n: Int, size: int) -> Int[Array, " rows"]:
     """Where the rows i < size of a sample are in a log of n > size: one in each of `size` equal parts, at a random place.
 
@@ -142,14 +155,14 @@ def _places(i: Int[Array, " rows"], n: Int, size: int) -> Int[Array, " rows"]:
 def _sum_sample(f: Callable[[Row, Float[Array, " rows"]], Tree], rows: Rows, size: int | None, whole: Whole, zero: Tree) -> Tree:
     """Σ f(rows, weights) over a sample of `size` rows, always the same one, or over all while n ≤ size and where `whole`."""
     if size is None:
-        return _sum_chunks(lambda i: f(rows.at(i), jnp.where(i < rows.n, 1.0, 0.0)), rows.most, zero)
+        return _sum_chunks_exactly(lambda i: f(rows.at(i), jnp.where(i < rows.n, 1.0, 0.0)), rows.most, zero)
 
     def of_chunk(i):
         every = (rows.n <= size) | whole
         weights = jnp.where(every, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
         return f(rows.at(jnp.where(every, i, _places(i, rows.n, size))), weights)
 
-    return _sum_chunks(of_chunk, jnp.where(whole, rows.most, jnp.minimum(rows.most, size)), zero)
+    return _sum_chunks_exactly(of_chunk, jnp.where(whole, rows.most, jnp.minimum(rows.most, size)), zero)
 
 
 def from_log_density(log_density: Callable[[Theta], Scalar], scale: Theta) -> Potential:
