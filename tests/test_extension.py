@@ -308,13 +308,13 @@ WRONG = {
         lambda: run(
             agent=Thompson(Gaussian(), arms=3),
             env=blts.Bandit.with_means(Gaussian(), MEANS),
-            batching=changed(blts.Sequential, most=lambda self, horizon, actions: 1.5 * horizon)(),
+            batching=changed(blts.Sequential, max_batches=lambda self, horizon, actions: 1.5 * horizon)(),
         ),
-        r"Mine\.most must return a whole number from 0; it returned \d+\.\d",
+        r"Mine\.max_batches must return a whole number from 0; it returned \d+\.\d",
     ),
     "a bound below zero": (
-        lambda: run(batching=changed(Growing, most=lambda self, horizon, actions: -2)()),
-        r"Mine\.most must return a whole number from 0; it returned -2",
+        lambda: run(batching=changed(Growing, max_batches=lambda self, horizon, actions: -2)()),
+        r"Mine\.max_batches must return a whole number from 0; it returned -2",
     ),
     "best for all arms": (
         lambda: run(env=changed(Drifting, step=lambda self, key, state, a: (state, Step((), 1.0, 0.0, state > 0)))(MEANS)),
@@ -329,8 +329,8 @@ WRONG = {
 def test_leaping_goes_on_after_a_mistake():
     """The look for what was wrong had left single-precision copies of the parts' numbers behind, which leaping ran into."""
     env, agent = blts.Bandit.with_means(Gaussian(), MEANS), Thompson(Gaussian(), arms=3)
-    scheme = changed(blts.Sequential, most=lambda self, horizon, actions: 1.5 * horizon)()
-    with pytest.raises(ConfigError, match="most must return"):
+    scheme = changed(blts.Sequential, max_batches=lambda self, horizon, actions: 1.5 * horizon)()
+    with pytest.raises(ConfigError, match="max_batches must return"):
         run(env, agent, scheme)
     assert blts.simulate(0, env, agent, blts.DoublingCounts(), horizon=30, replications=2, engine="leap").engine == "leap"
 
