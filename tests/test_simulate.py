@@ -279,8 +279,9 @@ def test_memory_is_linear_in_the_horizon_and_in_replications():
     assert needed(2000, 1, arms=16) - needed(1000, 1, arms=16) == pytest.approx(slope, rel=0.05)
 
 
-def test_the_chunk_that_is_advised_fits(monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 3_000_000)
+@pytest.mark.parametrize("free", [600_000, 1_000_000, 3_000_000])
+def test_the_chunk_that_is_advised_fits(free, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: free)
     with pytest.raises(MemoryNeeded) as refused:
         run("sgld", replications=2000, times=1, keep_actions=False)
     chunk = int(str(refused.value).split("chunk=")[1].split()[0])

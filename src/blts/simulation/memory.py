@@ -13,7 +13,7 @@ from ..agents import Agent
 from ..batching import Batching
 from ..envs import Env
 from ..errors import MemoryNeeded
-from .programs import Sizes, shape_of
+from .programs import Sizes, rounded_up, shape_of
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
 COPIES = 3
@@ -75,6 +75,7 @@ def check(env: Env, agent: Agent, batching: Batching, sizes: Sizes, replications
     wanted, free = needed(env, agent, batching, sizes) + 4 * replications * kept, available()
     if free is not None and wanted > free:
         fits = max(1, int(sizes.replications * 0.5 * free / wanted))
+        fits = next(n for n in range(fits, 0, -1) if rounded_up(n) == n)  # a program of that size, and not of the next
         raise MemoryNeeded(
             f"This run needs about {_gigabytes(wanted)} of memory and {_gigabytes(free)} are free; "
             f"give times=100 for a thinned trace, or chunk={fits} to run fewer replications at once."
