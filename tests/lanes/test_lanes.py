@@ -13,7 +13,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 import programs
-from blts import _random, condition, lanes, loop, random
+from blts import _random, condition, lanes, loop, random, simulate
 from blts.lanes import loops, program, rules
 
 LANES = 7
@@ -123,6 +123,56 @@ def test_a_loop_carries_what_is_needed_alone():
     assert lanes.carried(lanes.Program.of(turn, 1.0, state), after, state) == [True, True, True, False]
     assert lanes.taken(state, [True, False, False, True]) == [1.0, 1.0]
     assert lanes.replaced({"a": 1, "b": 2, "c": 3}, [False, True, True], [5, 6]) == {"a": 1, "b": 5, "c": 6}
+
+
+def equal(begin, turn, *arguments) -> list[int]:
+    state = begin(1.0)
+    size = len(jax.tree.leaves(state))
+    return lanes.equal_leaves(lanes.Program.of(begin, 1.0), lanes.Program.of(turn, *arguments, state), size)
+
+
+def test_leaves_that_are_always_equal_are_found():
+    """b is a; c begins as a and goes another way; d goes as a from another start; e is f, through c, and both are whole numbers."""
+
+    def begin(x):
+        return x, x, x, x + 1, jnp.zeros((), int), jnp.zeros((), int)
+
+    def turn(key, state):
+        a, b, c, d, e, f = state
+        return (a + key, b + key, c - key, d + key, e + (c > 0), jnp.where(True, f + (c > 0), 0) + 0), key
+
+    assert equal(begin, turn, 1.0) == [0, 0, 2, 3, 4, 5]  # f is computed by another expression
+    assert equal(begin, lambda key, s: ((*turn(key, s)[0][:5], s[5] + (s[2] > 0)), key), 1.0) == [0, 0, 2, 3, 4, 4]
+    # Equal until the second iteration: a and b are made of leaves that part in the first.
+    assert equal(lambda x: (x, x, x, x), lambda key, s: ((s[2], s[3], s[2] + 1, s[3] + 2), key), 1.0) == [0, 1, 2, 3]
+    # Whole numbers and floats that begin with the same zero are not one.
+    assert equal(lambda x: (jnp.zeros(()), jnp.zeros((), int)), lambda key, s: (s, key), 1.0) == [0, 1]
+    assert lanes.shared({"a": 1, "b": 2, "c": 3}, [0, 0, 2]) == {"a": 1, "b": 1, "c": 3}
+
+
+def test_of_equal_leaves_one_is_carried():
+    def turn(key, state):
+        a, b, c = state
+        return (a + key, b + key, c * 2), key
+
+    state = (1.0, 1.0, 1.0)
+    after = lanes.Program.of(lambda state: state[1], state)
+    assert lanes.carried(lanes.Program.of(turn, 1.0, state), after, state) == [False, True, False]
+    assert lanes.carried(lanes.Program.of(turn, 1.0, state), after, state, [0, 0, 2]) == [True, False, False]
+
+
+@pytest.mark.parametrize("agent", ["exact-ts", "ucb1"])
+def test_plays_are_carried_once(agent):
+    """The loop's and the batching's, in a real round; the trace is that of a loop that carries both."""
+    run = lambda: simulate(0, *condition("gaussian", agent, "dynamic", horizon=40)[:3], horizon=40, replications=3)  # noqa: E731
+    found, seen = lanes.equal_leaves, []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "equal_leaves", lambda *given: seen.append(found(*given)) or list(range(given[-1])))
+        jax.clear_caches()
+        apart = run()
+    jax.clear_caches()
+    assert any(first != i for i, first in enumerate(seen[0]))
+    assert run() == apart
 
 
 def test_nothing_is_computed_twice():
