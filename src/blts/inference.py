@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import _random, diagnosis, registry
 from ._module import require_part, short
@@ -17,7 +18,7 @@ from .agents.beliefs import Belief, Pool, default_belief
 from .errors import ConfigError, whole
 from .grid import grid
 from .models.arms import arm_count, stack
-from .models.base import require_model
+from .models.base import Model, require_model
 from .models.numpyro import NumPyro
 from .models.support import SUPPORTS, support_of_likelihood
 from .samplers import Chain, Sampler
@@ -73,9 +74,9 @@ class Check(NamedTuple):
 class Posterior:
     """Draws from a posterior, with diagnostics: the result of `posterior`."""
 
-    model: Any
+    model: Model
     """The model of the arm."""
-    belief: Any
+    belief: Belief
     """The belief that made the draws."""
     rows: Row
     """The rewards, with their contexts."""
@@ -140,7 +141,14 @@ class Posterior:
 
 
 def posterior(
-    model: Any, rewards: Any, sampler: Any = None, *, contexts: Any = None, arm: int | None = None, draws: int = 1000, seed: int = 0
+    model: Model,
+    rewards: ArrayLike,
+    sampler: str | Chain | Belief | None = None,
+    *,
+    contexts: ArrayLike | None = None,
+    arm: int | None = None,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> Posterior:
     """Draw from the posterior of one arm, without running a bandit.
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 from . import diagnosis, statistics
 from .errors import ConfigError
@@ -147,7 +148,7 @@ class Trace:
         mean, reach = regret.mean(0), found.critical * _standard_error(regret)
         return RegretBand(self.times, mean, mean - reach, mean + reach)
 
-    def batches_by(self, times: Any = None) -> np.ndarray:
+    def batches_by(self, times: ArrayLike | None = None) -> np.ndarray:
         """The number of batches that ended by some rounds.
 
         Args:

@@ -6,6 +6,9 @@ import contextlib
 from typing import Any, NamedTuple
 
 from .. import registry
+from ..agents import Agent
+from ..batching import Batching
+from ..envs import Env
 from ..errors import ConfigError, UnknownName, did_you_mean, whole
 from ..problems import Problem
 from ..simulation import LONGEST
@@ -15,9 +18,9 @@ from .setting import Setting
 class Condition(NamedTuple):
     """The arguments of `simulate`, built from names."""
 
-    env: Any
-    agent: Any
-    batching: Any
+    env: Env
+    agent: Agent
+    batching: Batching
     horizon: int
     names: dict[str, str]
     """The names that it was built from, with defaults filled in."""
