@@ -127,7 +127,7 @@ def refreshes(folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
         with experiment.database.read() as c:
             row = experiment.database.find(c, "x")
             current = experiment.context.policy(c, row.version)
-            data = ledger.Fold(experiment.id).until(c, row.position).rows.data
+            data = ledger.Fold(experiment.id).until(c, row.position, row.t).rows(False, None).data
         read = time.perf_counter() - began
         began = time.perf_counter()
         history = learning.load(current.built.agent, data)

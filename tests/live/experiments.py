@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 from blts import _random
 from blts.agents import Perturb
-from blts.live import Experiment
+from blts.live import Experiment, SharedSeed
 from blts.models import (
     Gaussian,
 )
@@ -25,8 +27,16 @@ class Hand:
 
 
 def created(url, name="mail", **options) -> Experiment:
-    defaults = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 6}}
-    return Experiment.create(url, name, **defaults | options)
+    """An experiment of batches of six, with the decisions of a simulation: a stated seed, and none after the end of a batch."""
+    defaults = {
+        "arms": LABELS,
+        "model": {"name": "gaussian", "sd": 1.0},
+        "sampler": "exact",
+        "batching": {"name": "fixed", "size": 6},
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SharedSeed)  # several of them in one database repeat each other
+        return Experiment.create(url, name, **defaults | {"seed": 0, "strict": True} | options)
 
 
 def made(tmp_path, name="mail", **options) -> Experiment:

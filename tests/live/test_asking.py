@@ -154,7 +154,7 @@ def test_more_than_the_largest_chunk(tmp_path, monkeypatch):
     assert [d.arm for d in again.decisions] == [d.arm for d in answer.decisions]
 
 
-@pytest.mark.parametrize("n", [0, -1, 1.5, "3", True, None, 10**7])
+@pytest.mark.parametrize("n", [0, -1, 1.5, "3", True, 10**7])
 def test_bad_numbers_of_decisions_are_refused(tmp_path, n):
     with pytest.raises(ConfigError, match="n must be a whole number"):
         made(tmp_path).ask(n)

@@ -59,8 +59,13 @@ def test_verify_finds_tampering(tmp_path, what):
 
 @pytest.mark.parametrize("table", [table.name for table in schema.LEDGER])
 def test_the_database_refuses_to_change_the_ledger(tmp_path, table):
-    experiment = made(tmp_path)
+    experiment = made(tmp_path, exposure="explicit")
     experiment.tell(rewarded(experiment.ask(2, request_id="r")))
+    experiment.ask(units=["u"])
+    experiment.expose(units=["u"])
+    with experiment.database.write() as c:
+        row = {"experiment": experiment.id, "metric": "m", "t": 1, "position": 1, "kind": "told", "value": 1.0, "at": 0.0}
+        database.insert(c, schema.measures, row, 1)
     for statement in (f"UPDATE {table} SET experiment = 5", f"DELETE FROM {table}"):
         with experiment.database.engine.connect() as c, pytest.raises(sa.exc.DatabaseError, match="append-only"):
             c.exec_driver_sql(statement)
@@ -76,15 +81,15 @@ def test_other_schema_versions_are_refused_and_migrated(url, monkeypatch):
         connection.exec_driver_sql("ALTER TABLE blts_experiments ADD COLUMN note TEXT")
 
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column))
-    with pytest.raises(StoreError, match="schema version 1 and this blts needs 2"):
+    with pytest.raises(StoreError, match="schema version 2 and this blts needs 3"):
         Experiment.open(url, "mail")
-    assert database.Database.migrate(url) == (1, 2)
-    assert database.Database.migrate(url) == (2, 2)
+    assert database.Database.migrate(url) == (2, 3)
+    assert database.Database.migrate(url) == (3, 3)
     experiment = Experiment.open(url, "mail")
     assert len(experiment.ask(2).decisions) == 2
     assert experiment.verify() == []
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="schema version 2 and this blts knows 1"):
+    with pytest.raises(StoreError, match="schema version 3 and this blts knows 2"):
         Experiment.open(url, "mail")
     with pytest.raises(StoreError, match="newer"):
         database.Database.migrate(url)
@@ -179,9 +184,11 @@ def check_any_calls(url, data) -> None:
         url,
         f"{data.draw(text)} {next(NUMBERS)}",
         LABELS,
-        "gaussian",
+        {"name": "gaussian", "sd": 1.0},
         "exact",
         {"name": "fixed", "size": 5},
+        strict=data.draw(st.booleans()),
+        learn=data.draw(st.sampled_from(["closed", "open"])),
         window=10.0,
         default_reward=0.0,
         clock=clock,
@@ -208,9 +215,12 @@ def check_any_calls(url, data) -> None:
                 experiment.refresh(force=data.draw(st.booleans()))
             case "correct" if ids:
                 i = data.draw(st.sampled_from(ids))
+                if i in final:
+                    with pytest.raises(ConfigError, match="is cancelled"):
+                        experiment.correct(i, 7.0)
+                    continue
                 experiment.correct(i, 7.0)
                 stands[i] = 7.0
-                final.discard(i)
             case "cancel" if ids:
                 i = data.draw(st.sampled_from(ids))
                 experiment.cancel([i])
@@ -226,8 +236,8 @@ def check_any_calls(url, data) -> None:
         else:
             assert status in ("pending", "default", "cancelled")
     with experiment.database.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
-        end = experiment.context.row(c).position
-        standing = ledger.Fold(experiment.id).until(c, end).rows
-        np.testing.assert_equal(experiment.context.fold.until(c, end).rows, standing)
-    assert standing.rewards.tolist() == table.rewards[~np.isnan(table.rewards)].tolist()
+        row = experiment.context.row(c)
+        fresh = ledger.Fold(experiment.id).until(c, row.position, row.t)
+        np.testing.assert_equal(experiment.context.fold.until(c, row.position, row.t), fresh)
+    assert fresh.rows(False, None).rewards.tolist() == table.rewards[~np.isnan(table.rewards)].tolist()
     assert experiment.verify() == []

@@ -42,7 +42,7 @@ def answer(*arguments: str, code: int = 0, given: str | None = None):
 
 
 def create(name: str = "mail", *options: str) -> dict:
-    return answer("create", name, "--arm", "A", "--arm", "B", "--arm", "C", *EXACT, "--seed", "3", *options)
+    return answer("create", name, "--arm", "A", "--arm", "B", "--arm", "C", *EXACT, "--seed", "3", "--strict", *options)
 
 
 def asked(n: int = 6, name: str = "mail") -> list[dict]:
@@ -89,14 +89,14 @@ def test_the_commands_of_a_whole_experiment(folder):
     assert [e["what"] for e in answer("audit", "mail")][-4:] == ["retire arm", "correct", "correct", "cancel"]
     assert answer("verify", "mail") == {"verified": True, "differences": []}
     assert answer("list") == ["mail"]
-    assert answer("migrate") == {"before": 1, "after": 1}
+    assert answer("migrate") == {"before": 2, "after": 2}
 
 
 def test_words_for_people():
     create()
     text = run("ask", "mail", "--n", "10")
     assert "6 of 10 decisions: batch 1 is closed and awaits 6 rewards." in text
-    ids = re.findall(r"[0-9a-f]{8}-\d+", text)
+    ids = re.findall(r"[0-9a-f]{16}-\d+", text)
     told = run("tell", "mail", "-", given="decision_id,reward\n" + "".join(f"{i},0.5\n" for i in ids) + "x,1\n")
     assert told.startswith("6 accepted, 0 duplicate, 0 conflict, 1 unknown, 0 invalid")
     assert "unknown: x" in told
@@ -127,9 +127,9 @@ def test_rewards_in_many_shapes():
     assert answer("tell", "mail", given="")["accepted"] == 0
     assert answer("tell", "mail", given="decision_id,reward\n")["accepted"] == 0
     assert answer("tell", "mail", "--strict", given=f"decision_id,reward\n{f},nan\n", code=5)["invalid"] == 1
-    assert answer("tell", "mail", given='{"decision_id": 3}\n[1]\n"x"\n')["accepted"] == 0
+    assert answer("tell", "mail", given='{"decision_id": 3}\n[1]\n"x"\n', code=5)["accepted"] == 0
     pathlib.Path("bytes.csv").write_bytes(b"decision_id,reward\n\xff\x00\xfe,1\n")
-    assert answer("tell", "mail", "bytes.csv")["unknown"] == 1
+    assert answer("tell", "mail", "bytes.csv", code=5)["unknown"] == 1  # nothing was accepted: that is not success
 
 
 def test_options_go_to_the_part_that_has_them():

@@ -22,19 +22,20 @@ from blts.live.database import Database
 from blts.live.export import table_of
 
 LABELS = ("A", "B", "C")
-SPEC = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "seed": 11}
+GAUSSIAN = {"name": "gaussian", "sd": 1.0}
+SPEC = {"arms": LABELS, "model": GAUSSIAN, "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "strict": True}
 STEPS = 12  # batches that a worker plays
 TESTS = pathlib.Path(__file__).resolve().parent
 
 
 def reward_of(decision: str) -> float:
-    """A reward that anybody can compute again from the id."""
-    return random.Random(decision).gauss(0.3, 1.0)
+    """A reward that anybody can compute again from the decision's number; the rest of an id is random."""
+    return random.Random(decision.split("-")[1]).gauss(0.3, 1.0)
 
 
 def play(url: str, say=lambda word: None) -> None:
     """All batches, from wherever the experiment is, with ids for every request: what a careful client does."""
-    experiment = Experiment.create(url, "mail", **SPEC)
+    experiment = Experiment.create(url, "mail", **SPEC, seed=11)
     say("ready")
     while True:
         status = experiment.status()
@@ -65,7 +66,7 @@ def start(url: str, code: str) -> subprocess.Popen:
 def state_of(experiment: Experiment) -> dict:
     table = table_of(experiment)
     return {
-        "decisions": table.ids,
+        "decisions": table.t.tolist(),
         "arms": table.arms.tolist(),
         "rewards": table.rewards.tolist(),
         "data": [experiment.policy(v)["data"] for v in range(2, STEPS + 2)],
@@ -247,15 +248,16 @@ def test_everything_on_either_database(url):
         url,
         "a story ✓",
         LABELS,
-        "gaussian",
+        GAUSSIAN,
         "exact",
         {"name": "fixed", "size": 10},
         window=60,
+        learn="open",
         clock=lambda: now[0],
         floor=0.02,
         cap=2.0,
     )
-    other = Experiment.create(url, "another", LABELS, "gaussian", "exact", "external")
+    other = Experiment.create(url, "another", LABELS, GAUSSIAN, "exact", "external")
     other.ask(5)
     first = experiment.ask(10, request_id="r")
     assert experiment.ask(10, request_id="r").decisions == first.decisions
@@ -268,8 +270,9 @@ def test_everything_on_either_database(url):
     count = sum(d.arm == arm for d in second.decisions)
     experiment.tell_aggregate(arm, count, total=float(count), total_of_squares=2.0 * count if count > 1 else 1.0, request_id="t")
     experiment.tell([(d.id, 5.0) for d in second.decisions])
-    experiment.correct(second.decisions[0].id, 0.25)
-    experiment.cancel([second.decisions[1].id])
+    single = [d.id for d in second.decisions if d.arm != arm]
+    experiment.correct(single[0], 0.25)
+    experiment.cancel([single[1]])
     assert experiment.refresh().in_use
     experiment.retire_arm("A")
     experiment.ask(3)

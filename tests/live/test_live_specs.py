@@ -40,7 +40,7 @@ def test_specifications_from_files(tmp_path):
     other.write_text(json.dumps({"arms": [{"label": "A", "metadata": {"cost": 2}}, {"label": "B"}], "model": "bernoulli"}))
     assert Spec.read(other).arms[0].metadata == {"cost": 2}
     experiment = Experiment.create(tmp_path / "x.db", "x", spec=spec)
-    assert len(experiment.ask(9).decisions) == 5
+    assert len(experiment.ask(9).decisions) == 9
     for text in ("arms = [", "[1, 2]", '{"arms": ["A"]}', '{"arms": ["A"], "model": "gaussian", "colour": 3}'):
         wrong = tmp_path / ("wrong.toml" if text.startswith("arms") else "wrong.json")
         wrong.write_text(text)

@@ -72,17 +72,19 @@ def test_chains_that_disagree_are_kept_out_of_use(tmp_path):
     assert lenient.refresh().in_use
 
 
-def test_external_batches_refresh_when_told(tmp_path):
+def test_external_batches_refresh_where_there_is_something_new(tmp_path):
     experiment = made(tmp_path, batching="external")
     answer = experiment.ask(20)
     assert len(answer.decisions) == 20
     assert not answer.feedback_due
+    assert experiment.refresh().why == "there is nothing new to learn from"
     experiment.tell(rewarded(answer)[:5])
-    assert experiment.status()["policy"] == 2
+    assert experiment.status()["policy"] == 1  # telling is not refreshing
+    assert experiment.refresh().version == 2
     experiment.tell(rewarded(answer)[:5])  # nothing new
-    assert experiment.status()["policy"] == 2
-    experiment.tell(rewarded(answer))
-    assert experiment.status()["policy"] == 3
+    assert not experiment.refresh().refreshed
+    experiment.correct(answer.decisions[0].id, 3.0)
+    assert experiment.refresh().version == 3
     assert experiment.ask(1).decisions[0].policy == 3
     assert "outside the theorem" in experiment.report()["outside_theory"]
     assert experiment.verify() == []

@@ -160,9 +160,10 @@ def test_corrections_and_cancellations_enter_the_next_refresh(tmp_path):
         experiment.correct("elsewhere-1", 1.0)
     with pytest.raises(ConfigError, match="must be finite"):
         experiment.correct(ids[0], math.nan)
-    assert experiment.correct(ids[1], 2.0)  # it was exposed after all
+    with pytest.raises(ConfigError, match="is cancelled and counts for nothing"):
+        experiment.correct(ids[1], 2.0)
     assert experiment.verify() == []
-    assert [e["what"] for e in experiment.audit()][-3:] == ["tell", "refresh", "correct"]
+    assert [e["what"] for e in experiment.audit()][-3:] == ["cancel", "tell", "refresh"]
 
 
 def test_cancelled_decisions_are_not_awaited(tmp_path):
@@ -178,7 +179,7 @@ def test_the_window_settles_what_is_silent(tmp_path):
     experiment = made(tmp_path, window=60.0, default_reward=0.0, clock=clock)
     answer = experiment.ask(6)
     experiment.tell(rewarded(answer)[:4])
-    assert experiment.refresh().why == "batch 1 awaits 2 rewards"
+    assert experiment.refresh().why == "batch 1 awaits the end of 6 windows"
     clock.now -= 1e6  # a clock that goes backwards settles nothing
     assert not experiment.refresh().refreshed
     clock.now += 1e6 + 61

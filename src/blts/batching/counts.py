@@ -53,29 +53,40 @@ class DoublingCounts(Batching):
 
     Args:
         states: how many states an MDP has; 1 for a bandit.
+        first: the plays of an arm that end its first batch; then twice as many, and so on. Algorithm 2 has 1.
 
     >>> from blts.batching import DoublingCounts
     >>> print(DoublingCounts())
     Rewards are seen when an arm's plays reach the next power of two (Algorithm 2).
+    >>> print(DoublingCounts(first=32))
+    Rewards are seen when an arm's plays reach 32, 64, 128 and so on (Algorithm 2 from 32 plays on).
     """
 
     states: int = static(default=1)
+    first: int = static(default=1)
 
     def check(self):
         at_least(self, "states", 1)
+        at_least(self, "first", 1)
 
     def __str__(self) -> str:
+        if self.first > 1:
+            some = f"{self.first}, {2 * self.first}, {4 * self.first} and so on"
+            return f"Rewards are seen when {_whose(self.states)} reach {some} (Algorithm 2 from {self.first} plays on)."
         return f"Rewards are seen when {_whose(self.states)} reach the next power of two (Algorithm 2)."
 
     def init(self, key, actions):
-        return Levels(jnp.zeros(self.states * actions, int), jnp.ones(self.states * actions, int))
+        return Levels(jnp.zeros(self.states * actions, int), jnp.full(self.states * actions, self.first, int))
 
     def step(self, state, obs, action):
         pair = _pair(obs, action, self.states, state.counts.shape[0])
         after, _ = self._after(state, count(state.counts, pair, jnp.asarray(True)))
         # Counts grow by one, so a level is reached exactly at powers of two. The loop then need not carry the levels.
         n = pick(after.counts, pair)
-        return after, n & (n - 1) == 0
+        if self.first == 1:
+            return after, n & (n - 1) == 0
+        levels = n // self.first
+        return after, (levels * self.first == n) & (levels & (levels - 1) == 0)
 
     @rests_on("init", "step", "_after")
     def room(self, state):
@@ -91,7 +102,7 @@ class DoublingCounts(Batching):
 
     @rests_on("init", "step", "_after")
     def max_batches(self, horizon, actions):
-        return theory.batches_sharp(self.states * actions, horizon)
+        return theory.max_closings(self.states * actions, horizon, lambda level: self.first * 2 ** max(level - 1, 0))
 
 
 @module

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BltsError
-from . import experiment, listing, mdp, paper, simulate, study
+from . import experiment, listing, mdp, paper, simulate, study, worker
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -20,6 +20,7 @@ app = typer.Typer(
 app.command("simulate")(simulate.command)
 app.command("list")(listing.command)
 app.command("paper")(paper.command)
+app.command("worker")(worker.command)
 app.add_typer(study.app, name="study")
 app.add_typer(mdp.app, name="mdp")
 app.add_typer(experiment.app, name="experiment")

@@ -30,6 +30,7 @@ from .answers import Answer as Answer
 from .answers import Decision as Decision
 from .answers import Refreshed as Refreshed
 from .answers import Told as Told
+from .creating import SharedSeed as SharedSeed
 from .experiment import Experiment as Experiment
 from .parts import Arm as Arm
 from .spec import Spec as Spec

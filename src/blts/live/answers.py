@@ -13,12 +13,15 @@ class Decision(NamedTuple):
     """The version of the policy that made it."""
     propensities: dict[str, float]
     """With which probability each arm would have been played."""
+    unit: str | None = None
+    """Whom it is for, where it was asked for by unit."""
 
 
 class Answer(NamedTuple):
     decisions: tuple[Decision, ...]
     feedback_due: bool
-    """The batch is closed: no more decisions before its rewards are in and `refresh` was called."""
+    """The batch is closed and its rewards are awaited: `refresh` when they are in. A `strict` experiment makes no more decisions
+    until then; others go on with the policy in use."""
     awaited: int
     """Rewards that this batch waits for."""
     paused: bool = False

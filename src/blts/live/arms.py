@@ -15,7 +15,6 @@ from ..agents import Agent
 from ..errors import ConfigError, UnknownName
 from . import encoding, entries, policy, schema
 from .checks import check_text, metadata_as_json
-from .database import DbRow
 from .parts import Arm
 from .spec import Built
 
@@ -37,9 +36,9 @@ def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: 
         if ctx.spec.floor * len(active) + ctx.spec.control_share >= 1:
             raise ConfigError(f"With {len(active)} arms the floors and the control share leave nothing to the agent.")
         audit = "add arm", {"arm": label, "options": options}
-        version = _rearm(ctx, c, row, current, arms=(*current.arms, arm), active=active, audit=audit)
-        entries.add_arms(ctx, c, [arm], len(current.arms), version)
-        return version
+        change = entries.Change(ctx, c, row)
+        change.add_arms([arm], len(current.arms), row.versions + 1)
+        return _rearm(change, current, arms=(*current.arms, arm), active=active, audit=audit)
 
 
 def retire_arm(ctx: Context, label: str, reason: str) -> int:
@@ -53,43 +52,60 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
         index = current.active[current.labels.index(label)]
         active = tuple(i for i in current.active if i != index)
         audit = "retire arm", {"arm": label, "reason": reason}
-        version = _rearm(ctx, c, row, current, arms=current.arms, active=active, audit=audit)
+        version = _rearm(entries.Change(ctx, c, row), current, arms=current.arms, active=active, audit=audit)
         table = schema.arms
         c.execute(sa.update(table).where(table.c.experiment == ctx.id, table.c.arm == index).values(retired=version))
         return version
 
 
+def stop(ctx: Context, promote: str | None, reason: str) -> int:
+    """End the experiment: from now on every decision is the promoted arm, or there are none."""
+    with ctx.database.write() as c:
+        row = ctx.row(c, lock=True)
+        if row.stopped is not None:
+            raise ConfigError(f"The experiment {ctx.name!r} is stopped already.")
+        change, detail = entries.Change(ctx, c, row), {"promote": promote, "reason": reason}
+        if promote is None:
+            change.finish("stop", detail, stopped="", paused=True)
+            return row.version
+        current = ctx.policy(c, row.version)
+        if promote not in current.labels:
+            raise UnknownName("active arm", promote, current.labels)
+        kept = current.active[current.labels.index(promote)]
+        version = _rearm(change, current, arms=current.arms, active=(kept,), audit=("stop", detail), stopped=promote)
+        table, others = schema.arms, [i for i in current.active if i != kept]
+        c.execute(sa.update(table).where(table.c.experiment == ctx.id, table.c.arm.in_(others)).values(retired=version))
+        return version
+
+
 def _rearm(
-    ctx: Context,
-    c: sa.Connection,
-    row: DbRow,
+    change: entries.Change,
     current: Policy,
     *,
     arms: tuple[Arm, ...],
     active: tuple[int, ...],
     audit: tuple[str, dict[str, Any]],
+    **changed: Any,
 ) -> int:
-    """Write a policy version for other active arms; its number."""
-    what, detail = audit
-    version, position, now = row.versions + 1, row.position + 1, ctx.now()
+    """Write a policy version for other active arms, and finish the change; the version's number."""
+    ctx, row, (what, detail) = change.ctx, change.row, audit
+    version = row.versions + 1
     built = ctx.spec.build(active, arms)
     frozen, ticks = carried(ctx, current, ctx.ticks(row, current), active, built, version)
-    entries.add_policy(
-        ctx,
-        c,
+    change.add_policy(
         version=version,
         kind="arms",
         batch=row.batch,
         t=row.t,
-        position=position,
-        watermark=entries.policy_row(c, ctx.id, current.version).watermark,
+        position=change.position + 1,
+        watermark=entries.policy_row(change.c, ctx.id, current.version).watermark,
         active=active,
         frozen=frozen,
         about=entries.about(ctx, arms, active, built, frozen.state),
-        now=now,
     )
-    entries.add_audit(ctx, c, position, what, detail | {"version": version}, now)
-    entries.update(ctx, c, position=position, versions=version, version=version, clock=encoding.clock_text(ticks))
+    change.finish(
+        what, detail | {"version": version}, versions=version, version=version, clock=encoding.clock_text(ticks), **changed
+    )
     return version
 
 

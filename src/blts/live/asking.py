@@ -1,85 +1,291 @@
-"""Decisions: made, stored, and then answered."""
+"""Decisions: made, stored, then answered. Requests of many threads share a transaction, and are answered as if each had its own."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
-from ..errors import whole
-from . import encoding, entries, ledger, policy, refreshing, schema
+from ..errors import ConfigError, whole
+from . import chain, encoding, entries, ledger, policy, schema
 from .answers import Answer, Decision, rewards_in_words
+from .checks import check_text
+from .combining import Waiting
 from .database import DbRow, insert
 
 if TYPE_CHECKING:
     from .context import Context, Policy
 
 MOST_AT_ONCE = 1_000_000  # decisions of one request
+LOOKED_UP = 500  # texts in one statement
 
 
-def ask(ctx: Context, n: int, request_id: str | None) -> Answer:
-    """Up to n decisions in one transaction."""
-    whole("n", n, 1, MOST_AT_ONCE)
-    if ctx.external:
-        refreshing.catch_up(ctx)
-    _compile(ctx, n)
+class Request(NamedTuple):
+    """What one caller asks for: n decisions, or one for each of some units."""
+
+    n: int
+    units: tuple[str, ...] | None
+    """As they were given; only their hashes are stored."""
+    hashes: tuple[str, ...]
+    id: str | None
+
+    @property
+    def what(self) -> str:
+        """What the request is for, to refuse its id for something else."""
+        if self.units is None:
+            return f"ask {self.n}"
+        return "ask units " + hashlib.sha256("\n".join(self.hashes).encode()).hexdigest()[:24]
+
+
+def ask(ctx: Context, n: int | None, units: Sequence[str] | None, request_id: str | None) -> Answer:
+    """Up to n decisions, or one for each unit, perhaps in a transaction with the requests of other threads."""
+    if units is None:
+        n = 1 if n is None else n
+        whole("n", n, 1, MOST_AT_ONCE)
+        request = Request(n, None, (), request_id)
+    else:
+        given = tuple(_checked_units(units))
+        if n is not None and n != len(given):
+            raise ConfigError("Give n, or units, which have one decision each, not both.")
+        request = Request(len(given), given, tuple(unit_hash(ctx, unit) for unit in given), request_id)
+    if request_id is not None:
+        check_text("request_id", request_id)
+    return ctx.asks.submit(request)
+
+
+def _checked_units(units: Sequence[str]) -> Sequence[str]:
+    if isinstance(units, str) or not isinstance(units, Sequence):
+        raise ConfigError(f"units must be a list of texts, one for each unit; got {units!r}.")
+    if not 1 <= len(units) <= MOST_AT_ONCE:
+        raise ConfigError(f"A request has between 1 and {MOST_AT_ONCE} units; got {len(units)}.")
+    for unit in units:
+        check_text("A unit", unit)
+    return units
+
+
+def unit_hash(ctx: Context, unit: str) -> str:
+    """What a unit is stored as: a hash keyed with the experiment's pepper."""
+    return hmac.new(ctx.pepper.encode(), unit.encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def ask_all(ctx: Context, group: Sequence[Waiting[Request, Answer]]) -> None:
+    """Answer some requests in one transaction, as if each had come alone and in this order."""
+    group, later = _apart(group)
+    _compile(ctx, sum(waiting.request.n for waiting in group))
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
-        known = entries.answered(ctx, c, request_id, f"ask {n}")
-        if known is not None:
-            return _answer(row, _stored_decisions(ctx, c, known["first"], known["count"]), n)
-        if row.paused or row.due:
-            return _answer(row, (), n)
         current = ctx.policy(c, row.version)
-        ticks, arms, laws = decide(ctx, current, ctx.ticks(row, current), n)
-        vectors = Vectors(current, laws)
-        count, now = len(arms), ctx.now()
-        position, first = row.position + 1, row.t + 1
-        made = {
-            "t": list(range(first, first + count)),
-            "arm": [current.active[a] for a in arms],
-            "batch": [row.batch] * count,
-            "policy": [current.version] * count,
-            "vector": vectors.of_decisions,
-        }
-        _insert_vectors(ctx, c, vectors)
-        insert(c, schema.decisions, {"experiment": ctx.id} | made | {"position": position, "at": now}, count)
-        entries.add_request(ctx, c, request_id, f"ask {n}", {"first": first, "count": count})
-        entries.add_audit(ctx, c, position, "ask", {"n": n, "first": first, "count": count, "request": request_id}, now)
-        text, due = encoding.clock_text(ticks), bool(ticks.due)
-        changed = {"position": position, "t": row.t + count, "awaited": row.awaited + count, "due": due, "clock": text}
-        entries.update(ctx, c, **changed)
-        labels = [arm.label for arm in current.arms]
-        decisions = _as_answered(
-            ctx, zip(*made.values(), strict=True), labels, dict(zip(vectors.names, vectors.texts, strict=True))
-        )
-    ctx.stored_vectors.update(vectors.names)  # only now are they
-    ctx.keep_ticks(text, row.t + count, due, current, ticks)
-    return _answer(DbRow(**vars(row) | changed), decisions, n)
+        plans, failed = _plans(ctx, c, group)
+        wanted = sum(plan.wanted for plan in plans)
+        ticks, text, made = None, row.clock, _Made([], Vectors(current, np.zeros((0, len(current.active)))), row.closing)
+        if wanted and not row.paused and not (ctx.spec.strict and row.due):
+            ticks, arms, laws, closing = decide(ctx, current, ctx.ticks(row, current), wanted)
+            made = _Made(arms, Vectors(current, laws), row.closing or (0 if closing is None else row.t + closing))
+            text = encoding.clock_text(ticks)
+            _write(ctx, c, row, current, plans, made, text)
+        answers = _answers(ctx, c, row, current, plans, made)
+    if ticks is not None:
+        ctx.stored_vectors.update(made.vectors.names)  # only now are they
+        ctx.keep_ticks(text, row.t + len(made.arms), made.closing > 0, current, ticks)
+    for waiting, error in failed:
+        waiting.fail(error)
+    for plan, answer in zip(plans, answers, strict=True):
+        plan.waiting.succeed(answer)
+    if later:
+        ask_all(ctx, later)
 
 
-def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[policy.Clock, list[int], np.ndarray]:
-    """Decisions until n or the end of the batch: the clock after them, arms, and propensities."""
-    arms, laws, left = [], [], n
+class _Made(NamedTuple):
+    """New decisions."""
+
+    arms: list[int]
+    vectors: Vectors
+    closing: int
+    """The decision that closes the batch; 0 where it stays open."""
+
+
+class _Plan:
+    """What one request needs, and the decisions that it gets."""
+
+    def __init__(self, waiting: Waiting[Request, Answer], known: range | None, units: dict[str, int]):
+        self.waiting, self.request = waiting, waiting.request
+        self.known = known
+        """The decisions that the same request was answered with before."""
+        self.units = {h: units[h] for h in self.request.hashes if h in units}
+        """The decisions of its units, by their hashes."""
+        self.new = [h for h in dict.fromkeys(self.request.hashes) if h not in units]
+        self.wanted = 0 if known is not None else self.request.n if self.request.units is None else len(self.new)
+        self.made = range(0)
+        """New decisions, counted from those of the group."""
+
+
+def _apart(group: Sequence[Waiting[Request, Answer]]) -> tuple[list[Waiting[Request, Answer]], list[Waiting[Request, Answer]]]:
+    """Requests that have nothing to do with each other, and those that must see what these are answered."""
+    now: list[Waiting[Request, Answer]] = []
+    later: list[Waiting[Request, Answer]] = []
+    seen: set[str] = set()
+    for waiting in group:
+        mine = {f"unit {h}" for h in waiting.request.hashes} | ({f"id {waiting.request.id}"} if waiting.request.id else set())
+        (later if mine & seen else now).append(waiting)
+        seen |= mine
+    return now, later
+
+
+def _plans(
+    ctx: Context, c: sa.Connection, group: Sequence[Waiting[Request, Answer]]
+) -> tuple[list[_Plan], list[tuple[Waiting[Request, Answer], ConfigError]]]:
+    """What each request needs; and those that are refused."""
+    known = entries.requests_of(ctx, c, [waiting.request.id for waiting in group if waiting.request.id is not None])
+    units = units_of(ctx, c, [h for waiting in group for h in waiting.request.hashes])
+    plans: list[_Plan] = []
+    failed: list[tuple[Waiting[Request, Answer], ConfigError]] = []
+    for waiting in group:
+        before = known.get(waiting.request.id or "")
+        if before is not None and before.what != waiting.request.what:
+            failed.append((waiting, entries.used_otherwise(waiting.request.id, before.what)))
+            continue
+        again = None
+        if before is not None and waiting.request.units is None:
+            answer = json.loads(before.answer)
+            again = range(answer["first"], answer["first"] + answer["count"])
+        plans.append(_Plan(waiting, again, units))
+    return plans, failed
+
+
+def units_of(ctx: Context, c: sa.Connection, hashes: Sequence[str]) -> dict[str, int]:
+    """The decisions of those of some units that have one, by the units' hashes."""
+    table, found = schema.units, {}
+    for start in range(0, len(hashes), LOOKED_UP):
+        query = sa.select(table.c.unit, table.c.t).where(table.c.experiment == ctx.id)
+        found |= dict(ledger.fetch(c, query.where(table.c.unit.in_(hashes[start : start + LOOKED_UP]))))
+    return found
+
+
+def _write(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made, clock: str) -> None:
+    """Store the new decisions: for each request a line in the audit log, linked to the one before."""
+    now, count, first = ctx.now(), len(made.arms), row.t + 1
+    columns = {
+        "t": list(range(first, first + count)),
+        "arm": [current.active[a] for a in made.arms],
+        "batch": [row.batch] * count,
+        "policy": [current.version] * count,
+        "vector": made.vectors.of_decisions,
+        "position": [0] * count,
+        "at": [now] * count,
+    }
+    lines, requests, units = _Lines(), _Lines(), _Lines()
+    position, head, done = row.position, row.chain, 0
+    for plan in plans:
+        plan.made = range(done, min(done + plan.wanted, count))
+        done = plan.made.stop
+        if not plan.made:
+            continue
+        position += 1
+        mine = slice(plan.made.start, plan.made.stop)
+        columns["position"][mine] = [position] * len(plan.made)
+        parts = {schema.decisions.name: chain.rows(schema.decisions, {k: v[mine] for k, v in columns.items()}, len(plan.made))}
+        span = {"first": first + plan.made.start, "count": len(plan.made)}
+        if plan.new:
+            own = {"unit": plan.new[: len(plan.made)], "t": columns["t"][mine], "position": columns["position"][mine]}
+            parts[schema.units.name] = units.add(schema.units, own, len(plan.made))
+            plan.units |= dict(zip(own["unit"], own["t"], strict=True))
+        if plan.request.id is not None:
+            answer = {"request": plan.request.id, "what": plan.request.what, "answer": json.dumps(span), "position": position}
+            parts[schema.requests.name] = requests.add(schema.requests, {k: [v] for k, v in answer.items()}, 1)
+        detail = {"n": plan.request.n} | span | {"request": plan.request.id}
+        line = {"position": [position], "what": ["ask"], "detail": [json.dumps(detail)], "actor": [ctx.actor], "at": [now]}
+        parts[schema.audit.name] = chain.rows(schema.audit, line, 1)
+        head = chain.link(head, parts)
+        lines.add(schema.audit, line | {"chain": [head]}, 1)
+    _insert_vectors(ctx, c, made.vectors)
+    for table, some in ((schema.decisions, columns), (schema.audit, lines), (schema.requests, requests), (schema.units, units)):
+        if some:
+            insert(c, table, {"experiment": ctx.id} | some, len(some["position"]))
+    after = {"position": position, "chain": head, "t": row.t + count, "due": made.closing > 0, "closing": made.closing}
+    entries.update(ctx, c, **after, awaited=_state(row, made, count)[1], clock=clock)
+
+
+class _Lines(dict[str, list]):
+    """Columns of rows that are inserted later, in one statement."""
+
+    def add(self, table: sa.Table, columns: dict[str, list], count: int) -> bytes:
+        for name, values in columns.items():
+            self.setdefault(name, []).extend(values)
+        return chain.rows(table, columns, count)
+
+
+def _state(row: DbRow, made: _Made, count: int) -> tuple[bool, int]:
+    """Whether the batch is closed, and how many of its rewards are awaited, after so many of the new decisions."""
+    closed = 0 < made.closing <= row.t + count
+    last = made.closing if closed else row.t + count
+    return closed, row.awaited + max(0, last - row.t)
+
+
+def _answers(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made) -> list[Answer]:
+    labels, code, first = [arm.label for arm in current.arms], ctx.code, row.t + 1
+    laws = {name: _law(labels, text) for name, text in zip(made.vectors.names, made.vectors.texts, strict=True)}
+
+    def new(i: int, unit: str | None) -> Decision:
+        arm, vector = labels[current.active[made.arms[i]]], made.vectors.of_decisions[i]
+        return Decision(f"{code}-{first + i}", arm, row.batch, current.version, laws[vector], unit)
+
+    ranges = [plan.known for plan in plans if plan.known is not None]
+    stored = _stored_decisions(ctx, c, ranges, [t for plan in plans for t in plan.units.values() if t <= row.t])
+    out, done = [], 0
+    for plan in plans:
+        done = max(done, plan.made.stop)
+        if plan.known is not None:
+            decisions = [stored[t] for t in plan.known]
+        elif plan.request.units is None:
+            decisions = [new(i, None) for i in plan.made]
+        else:
+            pairs = [(unit, plan.units.get(h)) for unit, h in zip(plan.request.units, plan.request.hashes, strict=True)]
+            decisions = [
+                stored[t]._replace(unit=unit) if t <= row.t else new(t - first, unit) for unit, t in pairs if t is not None
+            ]
+        out.append(_answer(row, *_state(row, made, done), tuple(decisions), plan.request.n, ctx.spec.strict))
+    return out
+
+
+def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[policy.Clock, list[int], np.ndarray, int | None]:
+    """Decisions until n, or where the experiment is strict until the end of the batch.
+
+    Args:
+        ctx: the experiment.
+        current: the policy in use.
+        ticks: the clock before them.
+        n: how many are wanted.
+
+    Returns:
+        The clock after them, the arms among the active ones, their propensities, and which of them, from 1, closed the batch (None
+        where none did, or where it was closed before).
+    """
+    arms, laws, left, closing = [], [], n, None
+    open_before = not bool(ticks.due)
     while left > 0:
         size = policy.chunk_size(left)
         ticks, decided = _chunk(ctx, current, ticks, min(left, size), size)
         count = int(np.asarray(decided.live).sum())
+        if open_before and closing is None and bool(ticks.due):
+            closing = len(arms) + 1 + int(np.argmax(np.asarray(decided.closes)[:count]))
         arms += np.asarray(decided.arms)[:count].tolist()
         laws.append(np.asarray(decided.propensities)[:count])
         left -= count
-        if bool(ticks.due) or count == 0:
+        if count == 0 or (ctx.spec.strict and bool(ticks.due)):
             break
-    return ticks, arms, np.concatenate(laws)
+    return ticks, arms, np.concatenate(laws), closing
 
 
 def _chunk(ctx: Context, current: Policy, ticks: policy.Clock, limit: int, size: int) -> tuple[policy.Clock, policy.Decided]:
-    built = current.built
-    return policy.decide_many(ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, size=size)
+    built, strict = current.built, ctx.spec.strict
+    return policy.decide_many(
+        ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, size=size, strict=strict
+    )
 
 
 def _compile(ctx: Context, n: int) -> None:
@@ -120,7 +326,7 @@ def _of_all_arms(law: np.ndarray, current: Policy) -> list[float]:
 
 
 def _insert_vectors(ctx: Context, c: sa.Connection, vectors: Vectors) -> None:
-    """Database those that are not."""
+    """Store those that are not."""
     new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in ctx.stored_vectors}
     known = _stored_vectors(ctx, c, list(new))
     new = {name: text for name, text in new.items() if name not in known}
@@ -130,40 +336,39 @@ def _insert_vectors(ctx: Context, c: sa.Connection, vectors: Vectors) -> None:
 def _stored_vectors(ctx: Context, c: sa.Connection, names: list[str]) -> dict[str, str]:
     """Those of some vectors that are stored, by name."""
     table, found = schema.vectors, {}
-    for start in range(0, len(names), 500):
+    for start in range(0, len(names), LOOKED_UP):
         query = sa.select(table.c.vector, table.c.probabilities)
-        some = query.where(table.c.experiment == ctx.id, table.c.vector.in_(names[start : start + 500]))
+        some = query.where(table.c.experiment == ctx.id, table.c.vector.in_(names[start : start + LOOKED_UP]))
         found |= dict(ledger.fetch(c, some))
     return found
 
 
-def _answer(row: DbRow, decisions: tuple[Decision, ...], asked: int) -> Answer:
+def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, ...], asked: int, strict: bool) -> Answer:
     why = None
     if len(decisions) < asked:
-        if row.due:
-            waits = f"awaits {rewards_in_words(row.awaited)}" if row.awaited else "can be refreshed"
+        if closed and strict:
+            waits = f"awaits {rewards_in_words(awaited)}" if awaited else "can be refreshed"
             why = f"batch {row.batch} is closed and {waits}"
         if row.paused:
             why = "the experiment is paused"
-    return Answer(decisions, bool(row.due), row.awaited, bool(row.paused), why)
+    return Answer(decisions, closed, awaited, bool(row.paused), why)
 
 
-def _stored_decisions(ctx: Context, c: sa.Connection, first: int, count: int) -> tuple[Decision, ...]:
-    """Decisions of a request that comes again."""
-    table = schema.decisions
-    query = (
-        sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector)
-        .where(table.c.experiment == ctx.id, table.c.t >= first, table.c.t < first + count)
-        .order_by(table.c.t)
-    )
-    found = ledger.fetch(c, query)
-    vectors = _stored_vectors(ctx, c, sorted({vector for *_, vector in found}))
-    return _as_answered(ctx, found, entries.labels(ctx, c), vectors)
+def _law(labels: list[str], text: str) -> dict[str, float]:
+    """A stored vector by label. It has no entry for arms that came after it."""
+    return dict(zip(labels, json.loads(text), strict=False))
 
 
-def _as_answered(
-    ctx: Context, rows: Iterable[tuple[int, int, int, int, str]], labels: list[str], vectors: dict[str, str]
-) -> tuple[Decision, ...]:
-    """Decisions from (t, arm, batch, policy, vector). A vector has no entry for arms that came after it."""
-    laws = {name: dict(zip(labels, json.loads(text), strict=False)) for name, text in vectors.items()}
-    return tuple(Decision(f"{ctx.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in rows)
+def _stored_decisions(ctx: Context, c: sa.Connection, ranges: Sequence[range], some: Sequence[int]) -> dict[int, Decision]:
+    """Decisions that were made before, by their numbers."""
+    table, found = schema.decisions, []
+    own = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector).where(table.c.experiment == ctx.id)
+    for wanted in ranges:
+        found += ledger.fetch(c, own.where(table.c.t >= wanted.start, table.c.t < wanted.stop))
+    for start in range(0, len(some), LOOKED_UP):
+        found += ledger.fetch(c, own.where(table.c.t.in_(some[start : start + LOOKED_UP])))
+    if not found:
+        return {}
+    labels = entries.labels(ctx, c)
+    laws = {v: _law(labels, p) for v, p in _stored_vectors(ctx, c, sorted({row[-1] for row in found})).items()}
+    return {t: Decision(f"{ctx.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in found}

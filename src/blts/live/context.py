@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import sqlalchemy as sa
 
 from ..models import Model
-from . import encoding, entries, ledger, policy, schema
+from . import asking, encoding, entries, ledger, policy, schema
 from .checks import check_text
+from .combining import Combiner
 from .database import Database, DbRow
 from .parts import EXTERNAL, Arm
 from .spec import Built, Spec
@@ -41,11 +42,11 @@ class Context:
 
     def __init__(self, database: Database, name: str, spec: Spec, row: DbRow, clock: Callable[[], float], actor: str | None):
         self.database, self.name, self.spec = database, name, spec
-        self.id, self.code = row.id, row.code
+        self.id, self.code, self.pepper = row.id, row.code, row.pepper
         if actor is not None:
             check_text("actor", actor)
         self.actor = _who() if actor is None else actor
-        self.key = policy.root_key(spec.seed)
+        self.key = policy.root_key(spec.seed or 0)
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()
         """Numbers of arms and sizes of chunks for which `policy.decide_many` is compiled."""
@@ -53,6 +54,8 @@ class Context:
         """Propensity vectors that are known to be in the database."""
         self.fold = ledger.Fold(self.id)
         """The rewards that the last refresh learned from: the next one reads only what came since."""
+        self.asks: Combiner[Any, Any] = Combiner(lambda group: asking.ask_all(self, group))
+        """Where the requests of many threads come together."""
         self._clock = clock
         self._ticks: tuple[tuple[str, int, bool, tuple[int, ...]], policy.Clock] | None = None
         self._current: Policy | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
+import secrets
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,40 @@ from .spec import Spec
 def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Callable[[], float], actor: str | None) -> Context:
     """A new experiment, or the one that the same call made before."""
     check_text("An experiment's name", name)
-    database, text = Database(url), spec.to_json()
-    key, active = policy.root_key(spec.seed), tuple(range(len(spec.arms)))
+    database, stated = Database(url), spec.seed is not None
+    with database.read() as c:
+        row = _row(c, name)
+    if row is None:
+        seeded = spec.seeded()
+        row, others = _insert(database, name, seeded, clock, actor)
+        if row is None:
+            if stated and others:
+                _warn_of_seed(name, spec.seed, others)
+            with database.read() as c:
+                return Context(database, name, seeded, database.find(c, name), clock, actor)
+    if not spec.same_as(row.spec):
+        raise ConfigError(f"There is an experiment named {name!r} already, with another specification; take another name.")
+    given = {kind: getattr(spec, kind).value for kind in ("model", "sampler", "batching")}
+    return Context(database, name, Spec.from_json(row.spec, **given), row, clock, actor)
+
+
+def _insert(
+    database: Database, name: str, spec: Spec, clock: Callable[[], float], actor: str | None
+) -> tuple[DbRow | None, list[str]]:
+    """Store a new experiment.
+
+    Args:
+        database: where.
+        name: its name.
+        spec: its specification, with a seed.
+        clock: tells the time.
+        actor: who creates it.
+
+    Returns:
+        None, or the row of an experiment of this name that was created meanwhile; and the experiments with the same seed.
+    """
+    assert spec.seed is not None
+    text, key, active = spec.to_json(), policy.root_key(spec.seed), tuple(range(len(spec.arms)))
     built = spec.build(active, spec.arms)
     state = policy.start(key, built.agent)
     frozen = policy.freeze(built.agent, state, spec.draw)
@@ -36,20 +69,33 @@ def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Cal
             c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({schema.LOCK})")  # two creations of one name
         row = _row(c, name)
         if row is not None:
-            if row.spec != text:
-                raise ConfigError(f"There is an experiment named {name!r} already, with another specification; take another name.")
-            return Context(database, name, spec, row, clock, actor)
-        now = float(clock())
-        _insert_row(c, name, text, encoding.clock_text(ticks), now)
-        row = _row(c, name)
-        assert row is not None
+            return row, []
+        others = [r.name for r in c.execute(sa.select(schema.experiments)) if json.loads(r.spec).get("seed") == spec.seed]
+        row = _insert_row(c, name, text, encoding.clock_text(ticks), float(clock()))
         ctx = Context(database, name, spec, row, clock, actor)
-        entries.add_arms(ctx, c, spec.arms, 0, 1)
-        entries.add_audit(ctx, c, 1, "create", {"spec": json.loads(text)}, now)
+        change = entries.Change(ctx, c, row)
+        change.now = row.created_at
+        change.covers(schema.experiments, vars(row))
+        change.add_arms(spec.arms, 0, 1)
         about = entries.about(ctx, spec.arms, active, built, state)
         first: dict[str, Any] = {"version": 1, "kind": "start", "batch": 1, "t": 0, "position": 2, "watermark": 0}
-        entries.add_policy(ctx, c, **first, active=active, frozen=frozen, about=about, now=now)
-    return ctx
+        change.add_policy(**first, active=active, frozen=frozen, about=about)
+        change.finish("create", {"spec": json.loads(text)})
+        entries.update(ctx, c, position=2)
+    return None, others
+
+
+class SharedSeed(UserWarning):
+    """Two experiments of a database have the same seed."""
+
+
+def _warn_of_seed(name: str, seed: int | None, others: list[str]) -> None:
+    warnings.warn(
+        f"The experiment {name!r} has the seed {seed}, as has {others[0]!r} in this database. Asked in the same order, both "
+        "give the same arms, so that their effects cannot be told apart. Leave the seed out unless you repeat a simulation.",
+        SharedSeed,
+        stacklevel=4,
+    )
 
 
 def _row(c: sa.Connection, name: str) -> DbRow | None:
@@ -57,36 +103,15 @@ def _row(c: sa.Connection, name: str) -> DbRow | None:
     return None if row is None else record(row)
 
 
-def _insert_row(c: sa.Connection, name: str, spec: str, clock: str, now: float) -> None:
-    table = schema.experiments
-    taken = set(c.execute(sa.select(table.c.code)).scalars())
-    c.execute(
-        sa.insert(table).values(
-            name=name,
-            code=_code(name, taken),
-            spec=spec,
-            created_at=now,
-            paused=False,
-            position=2,
-            t=0,
-            batch=1,
-            began=0,
-            due=False,
-            awaited=0,
-            version=1,
-            versions=1,
-            clock=clock,
-        )
-    )
-
-
-def _code(name: str, taken: set[str]) -> str:
-    """Eight characters that decision ids of this experiment begin with."""
-    for salt in range(1000):
-        code = hashlib.sha256(f"{name}\n{salt}".encode()).hexdigest()[:8]
-        if code not in taken:
-            return code
-    raise ConfigError("There are too many experiments in this database.")
+def _insert_row(c: sa.Connection, name: str, spec: str, clock: str, now: float) -> DbRow:
+    """A new experiment's row. Its code, which decision ids begin with, is random: ids of another database are unknown here."""
+    counters = {"t": 0, "batch": 1, "began": 0, "awaited": 0, "version": 1, "versions": 1, "position": 0}
+    secret = {"code": secrets.token_hex(8), "pepper": secrets.token_hex(16)}
+    row = {"name": name, "spec": spec, "created_at": now, "paused": False, "due": False, "clock": clock} | counters | secret
+    c.execute(sa.insert(schema.experiments).values(**row))
+    found = _row(c, name)
+    assert found is not None
+    return found
 
 
 def _check_arms_in_front(state: Tree, arms: int) -> None:

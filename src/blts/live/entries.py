@@ -17,7 +17,7 @@ from ..agents import Agent
 from ..agents.beliefs.perturb import PerturbState
 from ..declared import provides
 from ..errors import ConfigError
-from . import database, encoding, ledger, schema
+from . import chain, database, encoding, ledger, schema
 from .checks import check_text
 from .database import DbRow, insert, record
 from .learning import empty_dtype
@@ -29,58 +29,130 @@ if TYPE_CHECKING:
     from .spec import Built
 
 
+def requests_of(ctx: Context, c: sa.Connection, ids: Sequence[str]) -> dict[str, DbRow]:
+    """Those of some requests that were answered before, by their ids."""
+    table = schema.requests
+    own = sa.select(table).where(table.c.experiment == ctx.id)
+    return {
+        r.request: record(r)
+        for start in range(0, len(ids), 500)
+        for r in c.execute(own.where(table.c.request.in_(ids[start : start + 500])))
+    }
+
+
+def used_otherwise(request_id: str | None, what: str) -> ConfigError:
+    """The error for an id that another request had."""
+    return ConfigError(f"The request {request_id!r} was for something else ({what.split()[0]}); take another id.")
+
+
 def answered(ctx: Context, c: sa.Connection, request_id: str | None, what: str) -> dict[str, Any] | None:
     """The answer of a request that was answered before."""
     if request_id is None:
         return None
     check_text("request_id", request_id)
-    table = schema.requests
-    row = c.execute(sa.select(table).where(table.c.experiment == ctx.id, table.c.request == request_id)).first()
+    row = requests_of(ctx, c, [request_id]).get(request_id)
     if row is None:
         return None
     if row.what != what:
-        raise ConfigError(f"The request {request_id!r} was for something else ({row.what.split()[0]}); take another id.")
+        raise used_otherwise(request_id, row.what)
     return json.loads(row.answer)
 
 
-def add_request(ctx: Context, c: sa.Connection, request_id: str | None, what: str, answer: dict[str, Any]) -> None:
-    if request_id is not None:
-        columns = {"experiment": ctx.id, "request": request_id, "what": what, "answer": json.dumps(answer)}
-        insert(c, schema.requests, columns, 1)
+class Change:
+    """One operation of an experiment: the rows that it writes, its line in the audit log, and the experiment's row after it."""
 
+    def __init__(self, ctx: Context, c: sa.Connection, row: DbRow):
+        self.ctx, self.c, self.row, self.now = ctx, c, row, ctx.now()
+        self.position = row.position
+        """Of the last entry so far."""
+        self._parts: dict[str, bytes] = {}
 
-def add_rewards(
-    ctx: Context, c: sa.Connection, position: int, ts: list[int], kind: str, values: Sequence[float | None], now: float
-) -> str:
-    """Append reward entries behind a position; return a digest of them, for the audit log."""
-    positions = list(range(position + 1, position + 1 + len(ts)))
-    columns = {"experiment": ctx.id, "position": positions, "t": ts, "kind": kind, "reward": list(values), "at": now}
-    insert(c, schema.rewards, columns, len(ts))
-    return ledger.digest(zip(positions, ts, [kind] * len(ts), values, strict=True))
+    def insert(self, table: sa.Table, columns: dict[str, Any], count: int) -> None:
+        """Append rows; each table once."""
+        if count:
+            insert(self.c, table, {"experiment": self.ctx.id} | columns, count)
+            self._parts[table.name] = chain.rows(table, columns, count)
 
+    def covers(self, table: sa.Table, columns: dict[str, Any]) -> None:
+        """A row that was written otherwise and belongs to this operation."""
+        self._parts[table.name] = chain.rows(table, columns, 1)
 
-def add_audit(ctx: Context, c: sa.Connection, position: int, what: str, detail: dict[str, Any], now: float) -> None:
-    columns = {
-        "experiment": ctx.id,
-        "position": position,
-        "what": what,
-        "detail": json.dumps(detail),
-        "actor": ctx.actor,
-        "at": now,
-    }
-    insert(c, schema.audit, columns, 1)
+    def add_rewards(self, ts: list[int], kind: str, values: Sequence[float | None]) -> None:
+        """Append reward entries; each has a position of its own."""
+        positions = list(range(self.position + 1, self.position + 1 + len(ts)))
+        columns = {"position": positions, "t": ts, "kind": kind, "reward": list(values), "at": self.now}
+        self.insert(schema.rewards, columns, len(ts))
+        self.position += len(ts)
 
+    def add_arms(self, arms: Sequence[Arm], first: int, version: int) -> None:
+        columns = {
+            "arm": list(range(first, first + len(arms))),
+            "label": [arm.label for arm in arms],
+            "metadata": [json.dumps(arm.metadata) for arm in arms],
+            "options": [json.dumps(arm.options) for arm in arms],
+            "added": version,
+        }
+        self.insert(schema.arms, columns, len(arms))
 
-def add_arms(ctx: Context, c: sa.Connection, arms: Sequence[Arm], first: int, version: int) -> None:
-    columns = {
-        "experiment": ctx.id,
-        "arm": list(range(first, first + len(arms))),
-        "label": [arm.label for arm in arms],
-        "metadata": [json.dumps(arm.metadata) for arm in arms],
-        "options": [json.dumps(arm.options) for arm in arms],
-        "added": version,
-    }
-    insert(c, schema.arms, columns, len(arms))
+    def add_policy(
+        self,
+        *,
+        version: int,
+        kind: str,
+        batch: int,
+        t: int,
+        position: int,
+        watermark: int,
+        active: tuple[int, ...],
+        frozen: Frozen,
+        about: dict[str, Any],
+        data: str = ledger.NO_REWARDS.digest(),
+        failings: Sequence[str] = (),
+    ) -> None:
+        columns = {
+            "version": version,
+            "kind": kind,
+            "batch": batch,
+            "t": t,
+            "position": position,
+            "watermark": watermark,
+            "in_use": not failings,
+            "failings": json.dumps(failings),
+            "arms": json.dumps(active),
+            "state": encoding.encode(frozen.state),
+            "law": encoding.encode([frozen.law]),
+            "by_law": bool(frozen.by_law),
+            "data": data,
+            "about": json.dumps(about),
+            "at": self.now,
+        }
+        self.insert(schema.policies, columns, 1)
+
+    def finish(
+        self, what: str, detail: dict[str, Any], *, request: tuple[str | None, str, dict[str, Any]] | None = None, **changed: Any
+    ) -> int:
+        """Write the line in the audit log and the experiment's row.
+
+        Args:
+            what: the name of the operation.
+            detail: what is worth knowing of it.
+            request: its id, what was asked, and the answer, so that the same request is answered the same again.
+            changed: further columns of the experiment's row.
+
+        Returns:
+            The operation's position in the ledger.
+        """
+        position = self.position + 1
+        if request is not None and request[0] is not None:
+            request_id, asked, answer = request
+            columns = {"request": request_id, "what": asked, "answer": json.dumps(answer), "position": position}
+            self.insert(schema.requests, columns, 1)
+        line = {"position": position, "what": what, "detail": json.dumps(detail), "actor": self.ctx.actor, "at": self.now}
+        head = chain.link(self.row.chain, self._parts | {schema.audit.name: chain.rows(schema.audit, line, 1)})
+        insert(self.c, schema.audit, {"experiment": self.ctx.id, "chain": head} | line, 1)
+        self.position = position
+        update(self.ctx, self.c, **{"position": position, "chain": head} | changed)
+        return position
 
 
 def labels(ctx: Context, c: sa.Connection) -> list[str]:
@@ -92,44 +164,6 @@ def labels(ctx: Context, c: sa.Connection) -> list[str]:
 def update(ctx: Context, c: sa.Connection, **values: Any) -> None:
     """The experiment's row: the fold over the ledger, one step further."""
     database.update(c, schema.experiments, ctx.id, values)
-
-
-def add_policy(
-    ctx: Context,
-    c: sa.Connection,
-    *,
-    version: int,
-    kind: str,
-    batch: int,
-    t: int,
-    position: int,
-    watermark: int,
-    active: tuple[int, ...],
-    frozen: Frozen,
-    about: dict[str, Any],
-    now: float,
-    rows: ledger.Rewards = ledger.NO_REWARDS,
-    failings: Sequence[str] = (),
-) -> None:
-    columns = {
-        "experiment": ctx.id,
-        "version": version,
-        "kind": kind,
-        "batch": batch,
-        "t": t,
-        "position": position,
-        "watermark": watermark,
-        "in_use": not failings,
-        "failings": json.dumps(failings),
-        "arms": json.dumps(active),
-        "state": encoding.encode(frozen.state),
-        "law": encoding.encode([frozen.law]),
-        "by_law": bool(frozen.by_law),
-        "data": rows.digest(),
-        "about": json.dumps(about),
-        "at": now,
-    }
-    insert(c, schema.policies, columns, 1)
 
 
 def policy_row(c: sa.Connection, experiment: int, version: int) -> DbRow:
@@ -151,6 +185,7 @@ def about(
     diagnostics: dict[str, Any] | None = None,
     repeat: int = 0,
     force: bool = False,
+    cutoff: float | None = None,
 ) -> dict[str, Any]:
     """What a person may want to know of a policy version later.
 
@@ -164,6 +199,7 @@ def about(
         diagnostics: of the refresh; None where there was none.
         repeat: refreshes there were since the last decision.
         force: whether the batch was closed before its rewards were in.
+        cutoff: when the last window began that was over; None where windows do not matter.
 
     Returns:
         A table that JSON can hold, for the column `about` of the policies.
@@ -179,6 +215,7 @@ def about(
         "seed": ctx.spec.seed,
         "repeat": repeat,
         "force": force,
+        "cutoff": cutoff,
         "diagnostics": {"finite": True} if diagnostics is None else diagnostics,
         "versions": {"blts": importlib.metadata.version("blts"), "jax": jax.__version__, "numpy": np.__version__},
         "precision": str(empty_dtype()),

@@ -17,7 +17,7 @@ from ..batching import Batching
 from ..errors import ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, refreshing, status, telling
+from . import arms, asking, creating, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
@@ -29,12 +29,12 @@ class Experiment:
     """A live experiment in a database.
 
     >>> from blts.live import Experiment
-    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "bernoulli", sampler="exact", batching="fixed", seed=3)
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "bernoulli", sampler="exact", batching="fixed")
     >>> answer = mail.ask(20)
-    >>> len(answer.decisions), answer.feedback_due, answer.awaited
-    (10, True, 10)
+    >>> len(answer.decisions), answer.feedback_due, answer.awaited  # the batch of ten is closed, and decisions go on
+    (20, True, 10)
     >>> mail.tell([(d.id, d.arm == "B") for d in answer.decisions]).accepted
-    10
+    20
     >>> mail.refresh().version
     2
     """
@@ -81,7 +81,7 @@ class Experiment:
             sampler: a registered agent (sgld, exact, ula and mala are short for Thompson sampling with them), or a belief. By
                 default exact draws where the model has them, and a pool of adjusted chains elsewhere.
             batching: a registered scheme, or "external".
-            settings: seed, floor, control, control_share, burn_in, window, default_reward, cap, rhat, draw, horizon.
+            settings: the other fields of `Spec`, such as seed, floor, control, control_share, burn_in, window, default_reward.
         """
         if spec is None:
             if arms is None or model is None:
@@ -110,13 +110,48 @@ class Experiment:
         spec = Spec.from_json(row.spec, model=model, sampler=sampler, batching=batching)
         return cls(Context(database, name, spec, row, clock, actor))
 
-    def ask(self, n: int = 1, request_id: str | None = None) -> Answer:
-        """Up to n decisions, stored before they are returned. The same `request_id` returns the same decisions."""
-        return asking.ask(self.context, n, request_id)
+    def ask(self, n: int | None = None, request_id: str | None = None, *, units: Sequence[str] | None = None) -> Answer:
+        """Decisions, stored before they are returned.
 
-    def tell(self, rewards: Iterable[Any], request_id: str | None = None) -> Told:
-        """DbRow (decision id, reward) pairs. Nothing raises for a bad row: the answer says what became of each."""
-        return telling.tell(self.context, rewards, request_id)
+        Args:
+            n: how many, by default one.
+            request_id: any text; the same again returns the same decisions.
+            units: whom they are for, one decision each: a unit that was asked for before gets its decision again, for ever.
+                Units are stored as keyed hashes, never in clear.
+
+        Returns:
+            The decisions, and where the experiment stands. There are fewer than asked for only where it is paused or `strict`.
+        """
+        return asking.ask(self.context, n, units, request_id)
+
+    def tell(
+        self, rewards: Iterable[Any] = (), request_id: str | None = None, *, unit: str | None = None, reward: Any = None
+    ) -> Told:
+        """Record rewards. Nothing raises for a bad row: the answer says what became of each.
+
+        Args:
+            rewards: (decision id, reward) pairs, or mappings with "reward" and "decision_id" or "unit".
+            request_id: any text; the same request again changes nothing.
+            unit: with `reward`, short for one row about a unit.
+            reward: of that unit.
+
+        Returns:
+            How many rows were accepted, and what became of the others.
+        """
+        rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
+        return telling.tell(self.context, rows, request_id)
+
+    def expose(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> int:
+        """Record that decisions were carried out, in an experiment with `exposure="explicit"`, which learns from those alone.
+
+        Args:
+            decision_ids: their ids.
+            units: or whom they were for.
+
+        Returns:
+            How many were not recorded before.
+        """
+        return exposing.expose(self.context, decision_ids, units)
 
     def tell_aggregate(
         self,
@@ -166,6 +201,18 @@ class Experiment:
         """No more decisions for an arm; what it earned stays. The policy version it makes."""
         return arms.retire_arm(self.context, label, reason)
 
+    def stop(self, promote: str | None = None, reason: str = "") -> int:
+        """End the experiment, for good. Rewards are still accepted.
+
+        Args:
+            promote: the arm that every decision is from now on; None: no more decisions.
+            reason: for the audit log.
+
+        Returns:
+            The policy version in use.
+        """
+        return arms.stop(self.context, promote, reason)
+
     def pause(self, reason: str = "") -> None:
         """No decisions until `resume`; rewards are still accepted."""
         status.set_paused(self.context, True, reason)
@@ -197,6 +244,17 @@ class Experiment:
         from .report import report_of
 
         return report_of(self)
+
+    def stored_report(self, version: int | None = None) -> dict[str, Any]:
+        """The report that the worker stored with a policy version.
+
+        Args:
+            version: of the policy; by default the last that has one.
+
+        Returns:
+            The report, and under "as_of" when it was made.
+        """
+        return reports.kept(self, version)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Every decision with its propensities and reward, to a .csv or .parquet file; how many there are."""

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from .database import chunks
 from .learning import Data
-from .schema import decisions, rewards
+from .schema import decisions, exposures, rewards
 
 AT_ONCE = 1_000_000  # decisions read as one text
 
@@ -38,18 +38,6 @@ class Rewards(NamedTuple):
     def data(self) -> Data:
         return Data(self.arms, self.rewards)
 
-    def plus(self, t: list[int], arms: list[int], reward: float) -> Rewards:
-        """These with the same reward for some more decisions."""
-        if not t:
-            return self
-        every = np.concatenate([self.t, t])
-        order = np.argsort(every, kind="stable")
-        return Rewards(
-            every[order],
-            np.concatenate([self.arms, arms])[order],
-            np.concatenate([self.rewards, np.full(len(t), float(reward))])[order],
-        )
-
 
 NO_REWARDS = Rewards(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
 
@@ -70,49 +58,93 @@ def fetch(connection: sa.Connection, query: Any, values: dict[str, Any] | None =
 
 
 class Fold(NamedTuple):
-    """The rewards that stand, as far as the ledger was read. Nothing in it changes, so a later reading goes on from there."""
+    """All decisions and the rewards that stand, as far as the ledger was read. Nothing in it changes, so a later reading goes on
+    from there. Arrays have one element for each decision 1, 2, …"""
 
     experiment: int
     watermark: int = 0
     arms: np.ndarray = np.zeros(0, int)
-    """Of decision 1, 2, …"""
+    at: np.ndarray = np.zeros(0)
+    """When it was made."""
+    exposed: np.ndarray = np.zeros(0)
+    """When it was exposed; NaN where that was never told."""
     rewards: np.ndarray = np.zeros(0)
     """NaN where no reward stands."""
+    settled: np.ndarray = np.zeros(0, bool)
+    """Whether there is any entry about it."""
 
-    def until(self, connection: sa.Connection, watermark: int) -> Fold:
-        """With the entries up to a position: of each decision the last one stands."""
-        if watermark < self.watermark:
-            return Fold(self.experiment).until(connection, watermark)
-        new = rewards.c.experiment == self.experiment, rewards.c.position > self.watermark, rewards.c.position <= watermark
-        entries = fetch(connection, sa.select(rewards.c.t, rewards.c.reward).where(*new).order_by(rewards.c.position))
-        t, values = np.array(entries, float).reshape(-1, 2).T  # None becomes NaN
-        arms = self.arms
-        if t.max(initial=0) > len(arms):
-            arms = np.concatenate([arms, _arms_after(connection, self.experiment, len(arms))])
-        standing = np.concatenate([self.rewards, np.full(len(arms) - len(self.arms), np.nan)])
-        standing[t.astype(int) - 1] = values  # where a decision comes twice, NumPy keeps the last
-        return Fold(self.experiment, watermark, arms, standing)
+    def until(self, connection: sa.Connection, watermark: int, decisions: int) -> Fold:
+        """Read on: of each decision the last entry stands.
 
-    @property
-    def rows(self) -> Rewards:
-        here = np.flatnonzero(~np.isnan(self.rewards))
+        Args:
+            connection: to the database.
+            watermark: the position up to which entries are read.
+            decisions: how many decisions there were by then.
+
+        Returns:
+            The decisions and what stands.
+        """
+        if watermark < self.watermark or decisions < len(self.arms):
+            return Fold(self.experiment).until(connection, watermark, decisions)
+        new_arms, new_at = _decisions_between(connection, self.experiment, len(self.arms), decisions)
+        blank = np.full(len(new_arms), np.nan)
+        exposed, standing = np.concatenate([self.exposed, blank]), np.concatenate([self.rewards, blank])
+        settled = np.concatenate([self.settled, np.zeros(len(new_arms), bool)])
+        for table, column, into in ((rewards, rewards.c.reward, standing), (exposures, exposures.c.at, exposed)):
+            new = table.c.experiment == self.experiment, table.c.position > self.watermark, table.c.position <= watermark
+            found = fetch(connection, sa.select(table.c.t, column).where(*new).order_by(table.c.position))
+            t, values = np.array(found, float).reshape(-1, 2).T  # None becomes NaN
+            into[t.astype(int) - 1] = values  # where a decision comes twice, NumPy keeps the last
+            if table is rewards:
+                settled[t.astype(int) - 1] = True
+        arms, at = np.concatenate([self.arms, new_arms]), np.concatenate([self.at, new_at])
+        return Fold(self.experiment, watermark, arms, at, exposed, standing, settled)
+
+    def starts(self, explicit: bool) -> np.ndarray:
+        """When each decision's window began; NaN where it was not exposed, if exposure is told explicitly."""
+        return self.exposed if explicit else self.at
+
+    def with_reward(self, which: np.ndarray, reward: float | None) -> Fold:
+        """The same with one reward for some more decisions; without a reward as it is."""
+        if reward is None or not len(which):
+            return self
+        standing = self.rewards.copy()
+        standing[which] = reward
+        return self._replace(rewards=standing)
+
+    def rows(self, explicit: bool, cutoff: float | None) -> Rewards:
+        """The rewards to learn from.
+
+        Args:
+            explicit: leave out decisions that were not exposed.
+            cutoff: leave out decisions whose window began after it; None leaves out none.
+
+        Returns:
+            Rewards in the order of their decisions.
+        """
+        ok = ~np.isnan(self.rewards)
+        if explicit:
+            ok &= ~np.isnan(self.exposed)
+        if cutoff is not None:
+            ok &= self.starts(explicit) <= cutoff
+        here = np.flatnonzero(ok)
         return Rewards(here + 1, self.arms[here], self.rewards[here])
 
 
-def _arms_after(connection: sa.Connection, experiment: int, t: int) -> np.ndarray:
-    """The arms of decisions t + 1, t + 2, …, as one text from the database: a million Python rows take ten times longer."""
-    pieces = []
-    while True:
-        own = decisions.c.experiment == experiment, decisions.c.t > t, decisions.c.t <= t + AT_ONCE
-        pair = sa.cast(decisions.c.t, sa.Text) + "," + sa.cast(decisions.c.arm, sa.Text)
-        text = connection.execute(sa.select(sa.func.aggregate_strings(pair, ",")).where(*own)).scalar()
-        if text is None:
-            return np.concatenate(pieces)
-        found = np.fromstring(text, int, sep=",").reshape(-1, 2)
-        piece = np.empty(len(found), int)
-        piece[found[:, 0] - t - 1] = found[:, 1]
-        pieces.append(piece)
-        t += len(piece)
+def _decisions_between(connection: sa.Connection, experiment: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
+    """Arms and times of decisions first + 1 … last, as one text from the database: a million Python rows take ten times longer."""
+    arms, at, done = np.empty(last - first, int), np.empty(last - first), first
+    exact = sa.func.printf("%!.17g", decisions.c.at) if connection.dialect.name == "sqlite" else sa.cast(decisions.c.at, sa.Text)
+    entry = sa.cast(decisions.c.t, sa.Text) + "," + sa.cast(decisions.c.arm, sa.Text) + "," + exact
+    while done < last:
+        end = min(done + AT_ONCE, last)
+        own = decisions.c.experiment == experiment, decisions.c.t > done, decisions.c.t <= end
+        text = connection.execute(sa.select(sa.func.aggregate_strings(entry, ",")).where(*own)).scalar()
+        found = np.fromstring(text or "", float, sep=",").reshape(-1, 3)
+        place = found[:, 0].astype(int) - first - 1
+        arms[place], at[place] = found[:, 1].astype(int), found[:, 2]
+        done = end
+    return arms, at
 
 
 def standings(connection: sa.Connection, experiment: int, ts: Sequence[int]) -> dict[int, Standing]:
@@ -138,28 +170,18 @@ _ENTRIES_BETWEEN = _ENTRIES.where(rewards.c.t.between(sa.bindparam("first"), sa.
 _ENTRIES_OF = _ENTRIES.where(rewards.c.t.in_(sa.bindparam("some", expanding=True, literal_execute=True, type_=sa.BigInteger)))
 
 
-class Waiting(NamedTuple):
-    t: list[int]
-    arms: list[int]
+def waiting(connection: sa.Connection, experiment: int, arm: int, limit: int) -> list[int]:
+    """The oldest decisions for an arm without any entry.
 
+    Args:
+        connection: to the database.
+        experiment: its id.
+        arm: the arm's number.
+        limit: how many are wanted.
 
-NOBODY = Waiting([], [])
-
-
-def waiting(
-    connection: sa.Connection,
-    experiment: int,
-    *,
-    asked_before: float | None = None,
-    arm: int | None = None,
-    limit: int | None = None,
-) -> Waiting:
-    """Decisions without any entry, the oldest first."""
+    Returns:
+        Their numbers, ascending.
+    """
     own = sa.exists().where(rewards.c.experiment == decisions.c.experiment, rewards.c.t == decisions.c.t)
-    query = sa.select(decisions.c.t, decisions.c.arm).where(decisions.c.experiment == experiment, ~own)
-    if asked_before is not None:
-        query = query.where(decisions.c.at <= asked_before)
-    if arm is not None:
-        query = query.where(decisions.c.arm == arm)
-    found = fetch(connection, query.order_by(decisions.c.t).limit(limit))
-    return Waiting([t for t, _ in found], [a for _, a in found])
+    query = sa.select(decisions.c.t).where(decisions.c.experiment == experiment, decisions.c.arm == arm, ~own)
+    return [t for (t,) in fetch(connection, query.order_by(decisions.c.t).limit(limit))]

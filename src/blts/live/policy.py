@@ -61,7 +61,9 @@ class Decided(NamedTuple):
     arms: Int[Array, " size"]
     propensities: Float[Array, "size arms"]
     live: Bool[Array, " size"]
-    """False for the padding, and after the end of the batch."""
+    """False for the padding, and where `strict` after the end of the batch."""
+    closes: Bool[Array, " size"]
+    """Whether the batching scheme closed the batch with this decision."""
 
 
 _replication = jax.jit(lambda key: _random.fold_in(key, 0))
@@ -121,14 +123,39 @@ def chunk_size(n: int) -> int:
 
 
 def decide_many(
-    key: PRNGKey, agent: Agent, batching: Batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit: int, *, size: int
+    key: PRNGKey,
+    agent: Agent,
+    batching: Batching,
+    frozen: Frozen,
+    clock: Clock,
+    mixture: Mixture,
+    limit: int,
+    *,
+    size: int,
+    strict: bool,
 ) -> tuple[Clock, Decided]:
-    """Up to `limit` decisions, cut where the batch ends."""
-    return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), size=size, by_law=bool(frozen.by_law))
+    """Up to `limit` decisions.
+
+    Args:
+        key: the experiment's.
+        agent: who decides.
+        batching: when batches close.
+        frozen: the policy version in use.
+        clock: after the last decision.
+        mixture: floors and burn-in.
+        limit: how many decisions are wanted.
+        size: the compiled size (`chunk_size`).
+        strict: make none after the end of the batch.
+
+    Returns:
+        The clock after them, and the decisions.
+    """
+    by_law = bool(frozen.by_law)
+    return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), np.bool_(strict), size=size, by_law=by_law)
 
 
 @partial(jax.jit, static_argnames=("size", "by_law"))
-def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, *, size: int, by_law: bool):
+def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, strict, *, size: int, by_law: bool):
     ts = clock.t + 1 + jnp.arange(size)
     keys = jax.vmap(lambda t: _random.round_key(key, _random.Round.of(t), _random.ACT))(ts)
     fixed = is_fixed(agent)
@@ -141,7 +168,7 @@ def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mi
 
     def step(clock: Clock, x):
         t, k, arm, coin, inside = x
-        live = inside & ~clock.due
+        live = inside & ~(clock.due & strict)
 
         def choose(played: Played) -> tuple[Array, Array]:
             if fixed:
@@ -151,7 +178,7 @@ def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mi
             return mix(coin, pick(coin[1], law) if by_law else own, law, mixture, played.counts)
 
         after, arm, law = decide(choose, batching, clock, t, (), live)
-        return after._replace(due=clock.due | after.due), Decided(arm, law, live)
+        return after._replace(due=clock.due | after.due), Decided(arm, law, live, after.due)
 
     return lax.scan(step, clock, (ts, keys, own, coins, jnp.arange(size) < limit))
 

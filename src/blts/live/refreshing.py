@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
 from . import entries, ledger, policy, schema
@@ -24,9 +25,11 @@ class Computed(NamedTuple):
     current: Policy
     watermark: int
     """The ledger was read up to here, with what the window settles."""
-    silent: ledger.Waiting
+    silent: list[int]
     """Decisions whose window has passed without a word."""
     rows: ledger.Rewards
+    cutoff: float | None
+    """Decisions whose window began later are not learned from yet."""
     made: policy.Frozen
     diagnostics: dict[str, Any]
     failings: list[str]
@@ -47,47 +50,79 @@ def refresh(ctx: Context, force: bool) -> Refreshed:
             row = ctx.row(c, lock=True)
             # What a window settled is written right behind what was read, so then nothing may have come between.
             unchanged = (row.versions, row.t) == (computed.row.versions, computed.row.t)
-            if unchanged and (row.position == computed.row.position or not computed.silent.t):
+            if unchanged and (row.position == computed.row.position or not computed.silent):
                 return _commit(ctx, c, computed._replace(row=row))
     with ctx.database.write() as c:
         computed = _compute(ctx, c, ctx.row(c, lock=True), force)
         return computed if isinstance(computed, Refreshed) else _commit(ctx, c, computed)
 
 
-def catch_up(ctx: Context) -> str | None:
-    """Under external batching: refresh when rewards were told since the last refresh; why that is not used, if it is not."""
-    policies, rewards = schema.policies, schema.rewards
-    with ctx.database.read() as c:
-        seen = c.execute(sa.select(sa.func.max(policies.c.watermark)).where(policies.c.experiment == ctx.id)).scalar()
-        last = c.execute(sa.select(sa.func.max(rewards.c.position)).where(rewards.c.experiment == ctx.id)).scalar()
-    if (last or 0) > (seen or 0):
-        return refresh(ctx, force=True).why
-    return None
-
-
 def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Computed | Refreshed:
     """What a refresh would write, or an answer that says why there is none."""
     spec, now = ctx.spec, ctx.now()
-    silent = ledger.NOBODY if spec.window is None else ledger.waiting(c, ctx.id, asked_before=now - spec.window)
-    why = None if force else _why_not(row, row.awaited - sum(t > row.began for t in silent.t))
-    if why is not None:
-        return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
+    explicit = spec.exposure == "explicit"
+    if not force and not row.due and not _cadence(ctx, c, row, now):
+        return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions")
+    ctx.fold = ctx.fold.until(c, row.position, row.t)
+    fold = ctx.fold
+    starts = fold.starts(explicit)
+    over = starts <= now - spec.window if spec.window is not None else np.zeros(len(starts), bool)
+    cutoff = now - spec.window if spec.window is not None and spec.learn == "closed" else None
+    if not force and row.due:
+        why = _why_not(row, _open(fold, starts, over, cutoff, row), cutoff is not None)
+        if why is not None:
+            return _not_yet(row, why)
+    silent = np.flatnonzero(over & ~fold.settled)
+    rows = fold.with_reward(silent, spec.default_reward).rows(explicit, cutoff)
+    if not force and not row.due and rows.digest() == _last_data(ctx, c, row):
+        return _not_yet(row, "there is nothing new to learn from")
     current = ctx.policy(c, row.version)
-    ctx.fold = ctx.fold.until(c, row.position)
-    rows = ctx.fold.rows
-    if spec.default_reward is not None:
-        rows = rows.plus(silent.t, silent.arms, spec.default_reward)
     repeat = _repeats(ctx, c, row.t)
     made, info = learned(ctx, current, rows, row.t, repeat)
     failed = failings(made, info, policy.is_fixed(current.built.agent), spec.rhat)
-    return Computed(row, current, row.position + len(silent.t), silent, rows, made, info, failed, repeat, force, now)
+    ts = (silent + 1).tolist()
+    return Computed(row, current, row.position + len(ts), ts, rows, cutoff, made, info, failed, repeat, force, now)
 
 
-def _why_not(row: DbRow, awaited: int) -> str | None:
+def _not_yet(row: DbRow, why: str) -> Refreshed:
+    return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
+
+
+def _open(fold: ledger.Fold, starts: np.ndarray, over: np.ndarray, cutoff: float | None, row: DbRow) -> int:
+    """How many decisions of the closed batch cannot be learned from yet: their reward, or with a window its end, is awaited."""
+    batch = slice(row.began, row.closing)
+    dropped = fold.settled[batch] & np.isnan(fold.rewards[batch])  # cancelled, or missing
+    ready = over[batch] | dropped if cutoff is not None else over[batch] | fold.settled[batch]
+    return int((~ready & ~np.isnan(starts[batch])).sum())
+
+
+def _why_not(row: DbRow, awaited: int, windows: bool) -> str | None:
     """Why a batch cannot be closed yet."""
-    if not row.due:
-        return f"batch {row.batch} is still open after {row.t - row.began} decisions"
-    return f"batch {row.batch} awaits {rewards_in_words(awaited)}" if awaited else None
+    if not awaited:
+        return None
+    if windows:
+        return f"batch {row.batch} awaits the end of {awaited} window{'' if awaited == 1 else 's'}"
+    return f"batch {row.batch} awaits {rewards_in_words(awaited)}"
+
+
+def _cadence(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> bool:
+    """Whether a refresh is due although the batch is open: batches are the user's own, or a stated cadence says so."""
+    spec = ctx.spec
+    if spec.refresh_rewards is None and spec.refresh_seconds is None:
+        return ctx.external
+    last = entries.policy_row(c, ctx.id, row.versions)
+    if spec.refresh_seconds is not None and now - last.at >= spec.refresh_seconds:
+        return True
+    if spec.refresh_rewards is None:
+        return False
+    table = schema.rewards
+    new = sa.select(sa.func.count()).where(table.c.experiment == ctx.id, table.c.position > last.watermark)
+    return c.execute(new).scalar_one() >= spec.refresh_rewards
+
+
+def _last_data(ctx: Context, c: sa.Connection, row: DbRow) -> str:
+    """The digest of the rewards that the last version learned from."""
+    return entries.policy_row(c, ctx.id, row.versions).data
 
 
 def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[policy.Frozen, dict[str, Any]]:
@@ -99,46 +134,52 @@ def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat:
 
 def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
     """Write the policy version, and the entries of decisions whose window has passed, in the caller's transaction."""
-    row, current, silent = new.row, new.current, new.silent.t
-    default = ctx.spec.default_reward
+    row, current, silent, default = new.row, new.current, new.silent, ctx.spec.default_reward
     kind = "missing" if default is None else "default"
-    digest = entries.add_rewards(ctx, c, row.position, silent, kind, [default] * len(silent), new.now)
-    position, version, in_use = row.position + len(silent) + 1, row.versions + 1, not new.failings
-    settings = {"repeat": new.repeat, "force": new.force}
+    change = entries.Change(ctx, c, row)
+    change.now = new.now
+    change.add_rewards(silent, kind, [default] * len(silent))
+    version, in_use = row.versions + 1, not new.failings
+    settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff}
     about = entries.about(
         ctx, current.arms, current.active, current.built, new.made.state, rows=new.rows, diagnostics=new.diagnostics, **settings
     )
-    entries.add_policy(
-        ctx,
-        c,
+    change.add_policy(
         version=version,
         kind="refresh",
         batch=row.batch,
         t=row.t,
-        position=position,
+        position=change.position + 1,
         watermark=new.watermark,
         active=current.active,
         frozen=new.made,
         about=about,
-        now=new.now,
-        rows=new.rows,
+        data=new.rows.digest(),
         failings=new.failings,
     )
     detail = {"version": version, "in_use": in_use, "failings": new.failings, "force": new.force, kind: len(silent)}
-    entries.add_audit(ctx, c, position, "refresh", detail | {"batch": row.batch, "digest": digest}, new.now)
-    entries.update(
-        ctx,
-        c,
-        position=position,
-        versions=version,
-        version=version if in_use else row.version,
-        batch=row.batch + 1,
-        began=row.t,
-        due=False,
-        awaited=0,
-    )
+    began = row.closing if row.due else row.t
+    after = {
+        "versions": version,
+        "version": version if in_use else row.version,
+        "batch": row.batch + 1,
+        "began": began,
+        "due": False,
+        "closing": 0,
+        "awaited": row.t - began - settled_after(c, ctx.id, began),
+        "settled": row.settled + len(silent),
+        "entries": row.entries + len(silent),
+    }
+    change.finish("refresh", detail | {"batch": row.batch}, **after)
     why = None if in_use else f"version {version} is kept out of use: {'; '.join(new.failings)}"
-    return Refreshed(True, version, in_use, row.batch + 1, why, 0, new.diagnostics)
+    return Refreshed(True, version, in_use, row.batch + 1, why, after["awaited"], new.diagnostics)
+
+
+def settled_after(c: sa.Connection, experiment: int, t: int) -> int:
+    """How many decisions after decision t have an entry about their reward."""
+    table = schema.rewards
+    query = sa.select(sa.func.count(sa.distinct(table.c.t))).where(table.c.experiment == experiment, table.c.t > t)
+    return c.execute(query).scalar_one()
 
 
 def _repeats(ctx: Context, c: sa.Connection, t: int) -> int:

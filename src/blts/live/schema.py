@@ -1,8 +1,9 @@
 """The tables, and how a database of one version becomes one of the next.
 
-Four tables are a ledger and are only ever added to: `decisions`, `rewards`, `policies`, `audit`. The database itself
-refuses to change or delete their rows. What `experiments` and `arms` hold besides can be computed from them again, and
-`verify` does.
+The tables in `LEDGER` are only ever added to; the database itself refuses to change or delete their rows. What `experiments` and
+`arms` hold besides can be computed from them again, and `verify` does. Every operation writes one row of `audit`, whose `chain` is
+a digest of all rows that it wrote and of the operation before it (`chain`), so that a change anywhere is noticed. `reports` and
+`leases` are conveniences: nothing is lost with them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,13 @@ experiments = sa.Table(
     sa.Column("version", sa.BigInteger, nullable=False),  # of the policy in use
     sa.Column("versions", sa.BigInteger, nullable=False),  # policies written, those kept out of use too
     sa.Column("clock", sa.Text, nullable=False),  # plays of the active arms, and the batching's state
+    sa.Column("closing", sa.BigInteger, nullable=False, server_default="0"),  # the decision that closed the batch; 0 while open
+    sa.Column("settled", sa.BigInteger, nullable=False, server_default="0"),  # decisions with an entry among the rewards
+    sa.Column("entries", sa.BigInteger, nullable=False, server_default="0"),  # of the rewards
+    sa.Column("chain", sa.Text, nullable=False, server_default=""),  # of the last operation
+    sa.Column("stopped", sa.Text),  # the arm that was promoted when it was stopped, empty if none; NULL while it runs
+    # What units are hashed with. Without it nobody can tell which unit a row is about.
+    sa.Column("pepper", sa.Text, nullable=False, server_default=""),
 )
 
 arms = sa.Table(
@@ -93,6 +101,7 @@ requests = sa.Table(
     sa.Column("request", sa.Text, primary_key=True),
     sa.Column("what", sa.Text, nullable=False),  # what was asked, to refuse the same id for something else
     sa.Column("answer", sa.Text, nullable=False),
+    sa.Column("position", sa.BigInteger, nullable=False, server_default="0"),  # of the operation; 0 before schema 2
 )
 
 policies = sa.Table(
@@ -125,9 +134,59 @@ audit = sa.Table(
     sa.Column("detail", sa.Text, nullable=False),
     sa.Column("actor", sa.Text, nullable=False),
     sa.Column("at", sa.Double, nullable=False),
+    sa.Column("chain", sa.Text, nullable=False, server_default=""),  # empty before schema 2
 )
 
-LEDGER = (decisions, rewards, policies, audit, requests, vectors)
+units = sa.Table(
+    "blts_units",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("unit", sa.Text, primary_key=True),  # a keyed hash, never the unit itself
+    sa.Column("t", sa.BigInteger, nullable=False),  # its one decision
+    sa.Column("position", sa.BigInteger, nullable=False),
+)
+
+exposures = sa.Table(
+    "blts_exposures",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("t", sa.BigInteger, primary_key=True),
+    sa.Column("position", sa.BigInteger, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+    sa.Index("blts_exposures_at", "experiment", "position"),
+)
+
+measures = sa.Table(  # of metrics other than the objective
+    "blts_measures",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("metric", sa.Text, primary_key=True),
+    sa.Column("t", sa.BigInteger, primary_key=True),
+    sa.Column("position", sa.BigInteger, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),  # told, corrected
+    sa.Column("value", sa.Double, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+reports = sa.Table(
+    "blts_reports",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("version", sa.BigInteger, primary_key=True),
+    sa.Column("report", sa.Text, nullable=False),
+    sa.Column("digest", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
+leases = sa.Table(
+    "blts_leases",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("until", sa.Double, nullable=False),
+)
+
+LEDGER = (decisions, rewards, policies, audit, requests, vectors, units, exposures, measures)
 
 
 def statements(step: int, dialect: str) -> list[str]:
@@ -149,7 +208,7 @@ def _from_file(step: int) -> Callable[[sa.Connection], None]:
     return run
 
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1),)
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1), _from_file(2))
 """Step i brings a database from version i to i + 1. Steps are frozen text and know nothing of the tables above, which are today's:
 a released step is never changed, and a new one is added below it (CONTRIBUTING.md says how)."""
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import secrets
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -37,6 +38,11 @@ from .parts import (
     to_data,
 )
 
+FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
+LARGEST_FIRST = 1024
+BEFORE = {"learn": "open", "strict": True}
+"""How experiments behave whose specification was stored before it said so."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -46,7 +52,9 @@ class Spec:
     model: Part
     sampler: Part
     batching: Part
-    seed: int = 0
+    seed: int | None = None
+    """What all chance comes from. None: a random one is drawn and stored when the experiment is created. Two experiments with the
+    same seed that are asked in the same order give the same arms, so their effects cannot be told apart."""
     horizon: int = 10_000
     """Decisions that agents with a horizon (Bayes-UCB, BaSE, the grids) are tuned for; it stops nothing."""
     floor: float = 0.0
@@ -58,6 +66,18 @@ class Spec:
     """Units that every arm gets before the agent decides alone."""
     window: float | None = None
     """Seconds after which a reward is no longer awaited."""
+    learn: str = "closed"
+    """With a window, "closed" learns only from decisions whose window is over. "open" also learns from rewards that come earlier:
+    then arms whose successes come fast look better than they are while failures, which are silence, are not known yet."""
+    exposure: str = "assumed"
+    """Whether every decision is carried out ("assumed"), or only those that `expose` names are learned from ("explicit")."""
+    strict: bool = False
+    """Make no decision between the end of a batch and its refresh, as Algorithm 2 is printed. By default the policy in use goes on
+    deciding while the rewards of a closed batch are awaited."""
+    refresh_rewards: int | None = None
+    """Refresh also after so many new entries of rewards, whether or not the batch is closed."""
+    refresh_seconds: float | None = None
+    """Refresh also so many seconds after the last refresh, if there is anything new to learn from."""
     default_reward: float | None = None
     """What a decision has earned whose window passed in silence; without it such a decision is left out."""
     cap: float | None = None
@@ -108,8 +128,26 @@ class Spec:
         )
         spec.check()
         if spec.control_share and spec.control is None:
-            return dataclasses.replace(spec, control=spec.arms[0].label)
-        return spec
+            spec = dataclasses.replace(spec, control=spec.arms[0].label)
+        return spec._with_first_batches()
+
+    def _with_first_batches(self) -> Spec:
+        """Doubling that starts at a proposed size where none is stated: an arm's share of the horizon over `FIRST_BATCHES`."""
+        if self.strict or self.batching.name != "dynamic" or self.batching.options:
+            return self
+        first = 2 ** max(0, round(math.log2(self.horizon / (FIRST_BATCHES * len(self.arms)))))
+        return dataclasses.replace(self, batching=self.batching._replace(options={"first": min(first, LARGEST_FIRST)}))
+
+    def seeded(self) -> Spec:
+        """With a seed: the stated one, or one drawn from the operating system's randomness."""
+        return self if self.seed is not None else dataclasses.replace(self, seed=secrets.randbits(32))
+
+    def same_as(self, stored: str) -> bool:
+        """Whether a stored specification says the same. A setting that it does not have is newer than it and may be anything."""
+        mine, theirs = json.loads(self.to_json()), json.loads(stored)
+        if self.seed is None:
+            mine["seed"] = theirs["seed"]
+        return all(mine.get(name) == value for name, value in theirs.items())
 
     def check(self) -> None:
         """Refuse what no experiment can run on (`ConfigError`)."""
@@ -167,7 +205,7 @@ class Spec:
     @staticmethod
     def from_json(text: str, **given: Any) -> Spec:
         """The specification that `to_json` wrote; `given` has the objects that JSON could not hold."""
-        data = json.loads(text)
+        data = BEFORE | json.loads(text)
         data["arms"] = tuple(Arm(arm["label"], arm.get("metadata", {}), arm.get("options", {})) for arm in data["arms"])
         for name in ("model", "sampler", "batching"):
             data[name] = from_data(name, data[name], given.get(name))
@@ -212,17 +250,23 @@ def _check_numbers(spec: Spec) -> None:
         if not isinstance(value, kinds) or isinstance(value, bool) or not math.isfinite(value) or not holds(value):
             raise ConfigError(f"{name} must be {sentence}; got {value!r}.")
 
-    number("seed", lambda x: 0 <= x < 2**32, "a whole number from 0 to 2**32 - 1", whole=True)
+    number("seed", lambda x: 0 <= x < 2**32, "a whole number from 0 to 2**32 - 1", whole=True, optional=True)
     number("horizon", lambda x: x >= 1, "a whole number ≥ 1", whole=True)
     number("floor", lambda x: 0 <= x < 1, "a probability below 1")
     number("control_share", lambda x: 0 <= x < 1, "a probability below 1")
     number("burn_in", lambda x: 0 <= x < 2**31, "a whole number of units ≥ 0", whole=True)
     number("window", lambda x: x >= 0, "a number of seconds ≥ 0", optional=True)
+    number("refresh_rewards", lambda x: x >= 1, "a whole number ≥ 1", whole=True, optional=True)
+    number("refresh_seconds", lambda x: x > 0, "a number of seconds > 0", optional=True)
     number("default_reward", lambda x: True, "a finite number", optional=True)
     number("cap", lambda x: True, "a finite number", optional=True)
     number("rhat", lambda x: x > 1, "a number above 1")
-    if spec.draw not in ("auto", "agent", "vector"):
-        raise ConfigError(f'draw must be "auto", "agent" or "vector"; got {spec.draw!r}.')
+    choices = {"draw": ("auto", "agent", "vector"), "learn": ("closed", "open"), "exposure": ("assumed", "explicit")}
+    for name, known in choices.items():
+        if getattr(spec, name) not in known:
+            raise ConfigError(f"{name} must be {' or '.join(map(repr, known))}; got {getattr(spec, name)!r}.")
+    if not isinstance(spec.strict, bool):
+        raise ConfigError(f"strict must be true or false; got {spec.strict!r}.")
 
 
 def _several(arms: object) -> list[Any]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
+from ..errors import ConfigError
 from . import entries, policy, schema
 from .learning import chains_in_words
 
@@ -21,15 +22,16 @@ def status(ctx: Context) -> dict[str, Any]:
         current = ctx.policy(c, row.version)
         entry = entries.policy_row(c, ctx.id, row.version)
         last = entry if row.versions == row.version else entries.policy_row(c, ctx.id, row.versions)
-        told = sa.select(sa.func.count()).select_from(schema.rewards).where(schema.rewards.c.experiment == ctx.id)
-        told = c.execute(told).scalar_one()
     return {
         "name": ctx.name,
         "paused": bool(row.paused),
+        "stopped": row.stopped is not None,
+        "promoted": row.stopped or None,
         "arms": [a.label for a in current.arms],
         "active": current.labels,
         "decisions": row.t,
-        "entries": told,
+        "entries": row.entries,
+        "pending": row.t - row.settled,
         "batch": row.batch,
         "batch_size": row.t - row.began,
         "feedback_due": bool(row.due),
@@ -45,6 +47,14 @@ def status(ctx: Context) -> dict[str, Any]:
         "sampler": ctx.spec.sampler.words,
         "batching": ctx.spec.batching.words,
         "seed": ctx.spec.seed,
+        "floor": ctx.spec.floor,
+        "control": ctx.spec.control,
+        "control_share": ctx.spec.control_share,
+        "burn_in": ctx.spec.burn_in,
+        "window": ctx.spec.window,
+        "learn": ctx.spec.learn,
+        "exposure": ctx.spec.exposure,
+        "strict": ctx.spec.strict,
         "created_at": row.created_at,
         "refreshed_at": entry.at,
     }
@@ -86,5 +96,6 @@ def set_paused(ctx: Context, paused: bool, reason: str) -> None:
         row = ctx.row(c, lock=True)
         if bool(row.paused) == paused:
             return
-        entries.add_audit(ctx, c, row.position + 1, "pause" if paused else "resume", {"reason": reason}, ctx.now())
-        entries.update(ctx, c, position=row.position + 1, paused=paused)
+        if row.stopped is not None:
+            raise ConfigError(f"The experiment {ctx.name!r} is stopped; create another one.")
+        entries.Change(ctx, c, row).finish("pause" if paused else "resume", {"reason": reason}, paused=paused)

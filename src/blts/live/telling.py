@@ -6,29 +6,29 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from ..errors import ConfigError, UnknownName, whole
 from ..models import Model
-from . import aggregate, entries, ledger, refreshing
+from . import aggregate, entries, ledger
 from .answers import Told
-from .asking import MOST_AT_ONCE
+from .asking import MOST_AT_ONCE, unit_hash, units_of
 from .checks import outside
 from .database import DbRow
 
 if TYPE_CHECKING:
     from .context import Context
 
-_ID = re.compile(r"([0-9a-f]{8})-([1-9][0-9]{0,17})", re.ASCII)
+_ID = re.compile(r"([0-9a-f]{8}|[0-9a-f]{16})-([1-9][0-9]{0,17})", re.ASCII)
 NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 
 
 def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
-    """DbRow (decision id, reward) pairs in one transaction."""
-    rows = [parse(row, ctx.code, ctx.model) for row in rewards]
+    """Record rewards of decisions or units in one transaction."""
+    rows = _with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
     what = "" if request_id is None else f"tell {_digest(rows)}"
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
@@ -37,12 +37,13 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
             return Told(**known)
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
-        awaited = row.awaited - sum(x.first and x.t > row.began for x in accepted)
+        awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
         ids = {outcome: some for outcome, some in outcomes.items() if some}
         answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
-        _write(ctx, c, row, new, answer, audit=("tell", counts | {"awaited": awaited}), request=(request_id, what))
-    return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer
+        audit = "tell", counts | {"awaited": awaited}
+        _write(ctx, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
+    return answer
 
 
 def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
@@ -60,15 +61,20 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
         labels = entries.labels(ctx, c)
         if arm not in labels:
             raise UnknownName("arm", arm, labels)
-        ts = ledger.waiting(c, ctx.id, arm=labels.index(arm), limit=count).t
+        ts = ledger.waiting(c, ctx.id, labels.index(arm), count)
         if len(ts) < count:
             raise ConfigError(f"The arm {arm!r} has {len(ts)} decisions that wait for a reward, and the total is for {count}.")
-        awaited = row.awaited - sum(t > row.began for t in ts)
+        awaited = row.awaited - sum(is_awaited(row, t) for t in ts)
         answer = Told(count, 0, 0, 0, 0, {}, awaited, bool(row.due))
         given = {name: value for name, value in totals.items() if value is not None}
         audit = "aggregate", {"arm": arm, "count": count} | given
-        _write(ctx, c, row, _Entries("aggregate", ts, values), answer, audit=audit, request=(request_id, what))
-    return answer._replace(why=refreshing.catch_up(ctx)) if ctx.external else answer
+        _write(ctx, c, row, _Entries("aggregate", ts, values), answer, first=count, audit=audit, request=(request_id, what))
+    return answer
+
+
+def is_awaited(row: DbRow, t: int) -> bool:
+    """Whether a decision without a reward is one that the batch waits for."""
+    return row.began < t <= (row.closing or row.t)
 
 
 class _Accepted(NamedTuple):
@@ -116,15 +122,15 @@ def _write(
     new: _Entries,
     answer: Told,
     *,
+    first: int,
     audit: tuple[str, dict[str, Any]],
     request: tuple[str | None, str],
 ) -> None:
-    """Write accepted rewards, the answer to the request, and a line in the audit log."""
-    now, position, (what, detail), (request_id, asked) = ctx.now(), row.position + len(new.ts) + 1, audit, request
-    digest = entries.add_rewards(ctx, c, row.position, new.ts, new.kind, new.rewards, now)
-    entries.add_audit(ctx, c, position, what, detail | {"request": request_id, "digest": digest}, now)
-    entries.add_request(ctx, c, request_id, asked, answer._asdict())
-    entries.update(ctx, c, position=position, awaited=answer.awaited)
+    """Write accepted rewards, of which `first` are the first of their decision, the answer, and a line in the audit log."""
+    change, (what, detail), (request_id, asked) = entries.Change(ctx, c, row), audit, request
+    change.add_rewards(new.ts, new.kind, new.rewards)
+    counters = {"awaited": answer.awaited, "settled": row.settled + first, "entries": row.entries + len(new.ts)}
+    change.finish(what, detail | {"request": request_id}, request=(request_id, asked, answer._asdict()), **counters)
 
 
 def _digest(rows: list[ParsedRow]) -> str:
@@ -157,22 +163,32 @@ def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], e
             raise ConfigError(f"There is no decision {unknown[0]!r} in the experiment {ctx.name!r}.")
         ts = sorted({t for _, t in ids if t is not None})
         stands = ledger.standings(c, ctx.id, ts) if ts else {}
+        _refuse_settled(ctx, what, ts, stands)
         new = [t for t in ts if stands.get(t) not in (entry, ledger.Standing("told", reward))]
         if not new:
             return 0
-        now, position = ctx.now(), row.position + len(new) + 1
-        digest = entries.add_rewards(ctx, c, row.position, new, kind, [reward] * len(new), now)
+        change = entries.Change(ctx, c, row)
+        change.add_rewards(new, kind, [reward] * len(new))
         detail = {
             "decisions": [f"{ctx.code}-{t}" for t in new],
             "before": [stands.get(t) for t in new],
             "reason": reason,
-            "digest": digest,
             "reward": reward,
         }
-        entries.add_audit(ctx, c, position, what, detail, now)
-        awaited = row.awaited - sum(t > row.began and t not in stands for t in new)
-        entries.update(ctx, c, position=position, awaited=awaited)
+        first = [t for t in new if t not in stands]
+        counters = {"settled": row.settled + len(first), "entries": row.entries + len(new)}
+        change.finish(what, detail, awaited=row.awaited - sum(is_awaited(row, t) for t in first), **counters)
         return len(new)
+
+
+def _refuse_settled(ctx: Context, what: str, ts: list[int], stands: dict[int, ledger.Standing]) -> None:
+    """A decision that counts for nothing has no reward to correct, and one row of a total cannot change without the total."""
+    for t in ts:
+        kind = stands[t].kind if t in stands else None
+        if kind == "aggregate":
+            raise ConfigError(f"{ctx.code}-{t} is part of a total; it cannot be changed alone ({what} is for single rewards).")
+        if kind == "cancelled" and what == "correct":
+            raise ConfigError(f"{ctx.code}-{t} is cancelled and counts for nothing; its reward cannot be corrected.")
 
 
 # Rows as they are given
@@ -180,6 +196,7 @@ def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], e
 
 class ParsedRow(NamedTuple):
     id: str
+    """Of the decision, or the unit."""
     t: int | None
     """The decision's number, or None where the id is not of this experiment."""
     reward: float
@@ -187,27 +204,47 @@ class ParsedRow(NamedTuple):
     """Why the reward cannot be learned from."""
     malformed: bool = False
     """The row is not even a pair."""
+    unit: str | None = None
+    """Whose decision it is about, where no decision is named."""
 
 
 def parse(row: object, code: str, model: Model) -> ParsedRow:
     """Read one row of `tell`, whatever it is.
 
     Args:
-        row: a (decision id, reward) pair, or anything else.
+        row: a (decision id, reward) pair, a mapping with "reward" and "decision_id" or "unit", or anything else.
         code: what the ids of this experiment's decisions begin with.
         model: what the reward must be possible under.
 
     Returns:
         The decision's number and the reward, or why the row is invalid.
     """
-    try:
-        decision, reward = row  # type: ignore[misc]
-    except (TypeError, ValueError):
-        return ParsedRow(_shown(row), None, math.nan, "a row is a decision id and a reward", True)
+    unit = None
+    if isinstance(row, Mapping):
+        decision, unit, reward = row.get("decision_id"), row.get("unit"), row.get("reward")
+        if (decision is None) == (unit is None) or not isinstance(unit, str | None):
+            return ParsedRow(_shown(row), None, math.nan, "a row has a reward and either a decision_id or a unit", True)
+    else:
+        try:
+            decision, reward = row  # type: ignore[misc]
+        except (TypeError, ValueError):
+            return ParsedRow(_shown(row), None, math.nan, "a row is a decision id and a reward", True)
     number, invalid = _number(reward)
     if invalid is None:
         invalid = outside(model, number)
-    return ParsedRow(decision if isinstance(decision, str) else _shown(decision), index_of(decision, code), number, invalid)
+    name = unit if unit is not None else decision if isinstance(decision, str) else _shown(decision)
+    return ParsedRow(name, index_of(decision, code), number, invalid, unit=unit)
+
+
+def _with_units(ctx: Context, rows: list[ParsedRow]) -> list[ParsedRow]:
+    """The rows about units with the numbers of their decisions, which never change."""
+    wanted = {row.unit for row in rows if row.unit is not None}
+    if not wanted:
+        return rows
+    hashes = {unit: unit_hash(ctx, unit) for unit in wanted}
+    with ctx.database.read() as c:
+        found = units_of(ctx, c, list(hashes.values()))
+    return [row if row.unit is None else row._replace(t=found.get(hashes[row.unit])) for row in rows]
 
 
 def index_of(decision: object, code: str) -> int | None:
@@ -220,7 +257,7 @@ def _number(reward: Any) -> tuple[float, str | None]:
     if isinstance(reward, str | bytes) or reward is None:
         return math.nan, "a reward must be a number"
     try:
-        return float(reward), None
+        return float(reward) + 0.0, None  # -0.0 becomes 0.0: databases differ in whether they keep its sign
     except (TypeError, ValueError, OverflowError):
         return math.nan, "a reward must be a number"
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from . import arms as changing
 from . import asking, encoding, ledger, policy, refreshing, schema
+from .chain import check_chain
 from .database import DbRow, record
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class _Replay:
         if [entry.version for entry in entries] != list(range(1, self.row.versions + 1)):
             self._say("policy versions are missing")
         self._check_digests()
+        self.found += check_chain(self.ctx, self.c, self.row)
         if self.found:  # what is left of a ledger with gaps cannot be replayed
             return
         current = me.load(self.c, 1)
@@ -60,13 +62,13 @@ class _Replay:
         current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw))
         self._compare(entries[0], current.frozen)
         ticks = policy.start_clock(me.key, current.built.batching, len(current.active))
-        batch, began, last = 1, 0, 0
+        batch, began, closing, last = 1, 0, 0, 0
         for entry, following in zip(entries, [*entries[1:], None], strict=True):
             if entry.version > 1:
                 if entry.kind == "refresh":
                     made = self._refreshed(current, entry)
                     ticks = ticks._replace(due=jnp.zeros((), bool))
-                    batch, began = batch + 1, entry.t
+                    batch, began, closing = batch + 1, closing or entry.t, 0
                 else:
                     stored = me.load(self.c, entry.version)
                     made, ticks = changing.carried(me, current, ticks, stored.active, stored.built, entry.version)
@@ -75,9 +77,10 @@ class _Replay:
                 if entry.in_use:
                     current = current._replace(version=entry.version, frozen=made)
             end = self.row.t if following is None else following.t
-            ticks = self._decided(current, ticks, batch, last, end)
+            ticks, closes = self._decided(current, ticks, batch, last, end)
+            closing = closing or closes
             last = end
-        self._check_row(current, ticks, batch, began)
+        self._check_row(current, ticks, batch, began, closing)
 
     def _say(self, sentence: str) -> None:
         self.found.append(sentence)
@@ -100,25 +103,26 @@ class _Replay:
             self._say(f"there are {len(self.made.t)} decisions, and {self.row.t} were made")
 
     def _check_digests(self) -> None:
-        """Every operation's reward entries are those that it wrote."""
+        """Every operation's reward entries are those that it wrote; for operations before there was a chain."""
         me, table, log = self.ctx, schema.rewards, schema.audit
         query = sa.select(table.c.position, table.c.t, table.c.kind, table.c.reward).where(table.c.experiment == me.id)
         entries = ledger.fetch(self.c, query.order_by(table.c.position))
         places = np.array([entry[0] for entry in entries])
         before = 0
-        operations = sa.select(log.c.position, log.c.what, log.c.detail).where(log.c.experiment == me.id)
-        for position, what, detail in ledger.fetch(self.c, operations.order_by(log.c.position)):
+        operations = sa.select(log.c.position, log.c.what, log.c.detail, log.c.chain).where(log.c.experiment == me.id)
+        for position, what, detail, linked in ledger.fetch(self.c, operations.order_by(log.c.position)):
             own = entries[np.searchsorted(places, before, "right") : np.searchsorted(places, position)]
-            if json.loads(detail).get("digest", ledger.digest([])) != ledger.digest(own):
+            if not linked and json.loads(detail).get("digest", ledger.digest([])) != ledger.digest(own):
                 self._say(f"the entries of the {what} at position {position} were changed")
             before = position
 
     def _refreshed(self, current: Policy, entry: DbRow) -> policy.Frozen:
-        self.fold = self.fold.until(self.c, entry.watermark)
-        rows = self.fold.rows
+        about = json.loads(entry.about)
+        self.fold = self.fold.until(self.c, entry.watermark, entry.t)
+        rows = self.fold.rows(self.ctx.spec.exposure == "explicit", about.get("cutoff"))
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
-        return refreshing.learned(self.ctx, current, rows, entry.t, json.loads(entry.about)["repeat"])[0]
+        return refreshing.learned(self.ctx, current, rows, entry.t, about["repeat"])[0]
 
     def _compare(self, entry: DbRow, made: policy.Frozen) -> None:
         for what, stored, again in (
@@ -130,16 +134,16 @@ class _Replay:
         if bool(entry.by_law) != bool(made.by_law):
             self._say(f"version {entry.version} draws its arms otherwise than its replay")
 
-    def _decided(self, current: Policy, ticks: policy.Clock, batch: int, first: int, last: int) -> policy.Clock:
-        """Decisions first + 1 … last again."""
+    def _decided(self, current: Policy, ticks: policy.Clock, batch: int, first: int, last: int) -> tuple[policy.Clock, int]:
+        """Decisions first + 1 … last again: the clock after them, and the decision that closed the batch, or 0."""
         if last == first:
-            return ticks
-        after, arms, laws = asking.decide(self.ctx, current, ticks, last - first)
+            return ticks, 0
+        after, arms, laws, closing = asking.decide(self.ctx, current, ticks, last - first)
         made = _Made(*(column[first:last] for column in self.made))
         arms = np.array([current.active[a] for a in arms])
         if len(arms) < last - first:
             self._say(f"batch {batch} ended after {first + len(arms)} decisions, and {last} were made")
-            return after
+            return after, 0
         wrong = np.flatnonzero(arms != made.arms)
         if wrong.size:
             self._say(f"decision {first + 1 + wrong[0]} and {wrong.size - 1} more played another arm than their replay")
@@ -147,28 +151,30 @@ class _Replay:
             self._say(f"decisions {first + 1} to {last} have another batch or policy than their replay")
         if not (np.array(asking.Vectors(current, laws).of_decisions) == made.vector).all():
             self._say(f"decisions {first + 1} to {last} have other propensities than their replay")
-        return after
+        return after, 0 if closing is None else first + closing
 
-    def _check_row(self, current: Policy, ticks: policy.Clock, batch: int, began: int) -> None:
+    def _check_row(self, current: Policy, ticks: policy.Clock, batch: int, began: int, closing: int) -> None:
         row, c, me = self.row, self.c, self.ctx
         vectors = c.execute(sa.select(schema.vectors).where(schema.vectors.c.experiment == me.id)).all()
         if any(asking.digest(v.probabilities) != v.vector for v in vectors):
             self._say("a propensity vector was changed")
         if set(self.made.vector.tolist()) - {v.vector for v in vectors}:
             self._say("a propensity vector is missing")
-        settled = set(
-            c.execute(
-                sa.select(schema.rewards.c.t).where(schema.rewards.c.experiment == me.id, schema.rewards.c.t > began)
-            ).scalars()
-        )
+        last = closing or row.t
+        table = schema.rewards
+        settled = {t for (t,) in ledger.fetch(c, sa.select(table.c.t).distinct().where(table.c.experiment == me.id))}
         again = {
             "version": current.version,
             "batch": batch,
             "began": began,
             "due": bool(ticks.due),
-            "awaited": row.t - began - len(settled),
+            "closing": closing,
+            "awaited": last - began - sum(began < t <= last for t in settled),
+            "settled": len(settled),
+            "entries": c.execute(sa.select(sa.func.count()).where(table.c.experiment == me.id)).scalar_one(),
             "clock": encoding.clock_text(ticks),
             "paused": _paused(c, me.id),
+            "stopped": _stopped(c, me.id),
         }
         for name, value in again.items():
             if getattr(row, name) != value:
@@ -183,4 +189,11 @@ def _paused(c: sa.Connection, experiment: int) -> bool:
         .order_by(table.c.position.desc())
         .limit(1)
     )
-    return c.execute(query).scalar() == "pause"
+    return c.execute(query).scalar() == "pause" or _stopped(c, experiment) == ""
+
+
+def _stopped(c: sa.Connection, experiment: int) -> str | None:
+    """The arm that was promoted when the experiment was stopped, empty if none was; None while it runs."""
+    table = schema.audit
+    detail = c.execute(sa.select(table.c.detail).where(table.c.experiment == experiment, table.c.what == "stop")).scalar()
+    return None if detail is None else json.loads(detail)["promote"] or ""

@@ -1,4 +1,4 @@
-"""What a person changes in a running experiment: `pause`, `resume`, `add-arm`, `retire-arm`, `correct`, `cancel`."""
+"""What a person changes in a running experiment: `pause`, `resume`, `stop`, `add-arm`, `retire-arm`, `correct`, `cancel`."""
 
 from __future__ import annotations
 
@@ -22,6 +22,24 @@ def resume(name: Name, reason: Reason = "", db: Db = None, as_json: AsJson = Fal
     """Hand out decisions again."""
     opened(db, name).resume(reason)
     done(as_json, {"paused": False}, f"{name} goes on.")
+
+
+@app.command()
+def stop(
+    name: Name,
+    promote: Annotated[
+        str | None, typer.Option(help="The arm that every decision is from now on; without it there are none.")
+    ] = None,
+    reason: Reason = "",
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """End an experiment, for good."""
+    version = opened(db, name).stop(promote, reason)
+    sentence = f"{name} is stopped" + (
+        f"; every decision is {promote} from now on." if promote else "; there are no more decisions."
+    )
+    done(as_json, {"stopped": True, "promoted": promote, "policy_version": version}, sentence)
 
 
 @app.command("add-arm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import warnings
 from typing import Annotated, Any
 
 import typer
@@ -27,6 +28,13 @@ def create(
     burn_in: Annotated[int | None, typer.Option(help="Units that every arm has first.")] = None,
     window: Annotated[float | None, typer.Option(help="Seconds after which a reward is no longer awaited.")] = None,
     default_reward: Annotated[float | None, typer.Option(help="What silence has earned when the window is over.")] = None,
+    learn: Annotated[str | None, typer.Option(help='With a window: "closed" (the default) or "open".')] = None,
+    exposure: Annotated[
+        str | None, typer.Option(help='"assumed" (the default), or "explicit": learn from what was exposed.')
+    ] = None,
+    strict: Annotated[bool | None, typer.Option("--strict", help="No decisions while a closed batch awaits its rewards.")] = None,
+    refresh_rewards: Annotated[int | None, typer.Option(help="Refresh also after so many rewards.")] = None,
+    refresh_seconds: Annotated[float | None, typer.Option(help="Refresh also after so many seconds.")] = None,
     cap: Annotated[float | None, typer.Option(help="Rewards above it count as this much in reports.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the model, sampler or batching, as name=value; repeatable.")
@@ -43,6 +51,11 @@ def create(
         "burn_in": burn_in,
         "window": window,
         "default_reward": default_reward,
+        "learn": learn,
+        "exposure": exposure,
+        "strict": strict,
+        "refresh_rewards": refresh_rewards,
+        "refresh_seconds": refresh_seconds,
         "cap": cap,
     }
     chosen = {key: value for key, value in given.items() if value is not None}
@@ -52,11 +65,15 @@ def create(
     if spec is None and (not arm or model is None):
         raise ConfigError("An experiment needs --arm (once for every arm) and --model, or --spec.")
     live = library()
-    if spec is not None:
-        experiment = live.Experiment.create(db, name, spec=live.Spec.read(spec))
-    else:
-        named = {key: value for key, value in parts.items() if value is not None}
-        experiment = live.Experiment.create(db, name, arm, **_with_options(named, set_ or []), **chosen)
+    with warnings.catch_warnings(record=True) as loud:
+        warnings.simplefilter("always", live.SharedSeed)
+        if spec is not None:
+            experiment = live.Experiment.create(db, name, spec=live.Spec.read(spec))
+        else:
+            named = {key: value for key, value in parts.items() if value is not None}
+            experiment = live.Experiment.create(db, name, arm, **_with_options(named, set_ or []), **chosen)
+    for warning in loud:
+        typer.echo(f"Warning: {warning.message}", err=True)
     status = experiment.status()
     if as_json:
         print_json(status)

@@ -58,5 +58,10 @@ def moment(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def in_words(count: int, noun: str) -> str:
+    """A count with its noun."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"

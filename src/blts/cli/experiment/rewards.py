@@ -12,20 +12,30 @@ from typing import Any
 from ...errors import ConfigError
 
 
-def read_rewards(file: str) -> list[tuple[Any, Any]]:
-    """(decision id, reward) pairs from CSV with a header, or from one JSON object a line."""
-    if file == "-":
-        text = sys.stdin.read()
-    else:
-        try:
-            text = pathlib.Path(file).read_bytes().decode("utf-8-sig", errors="replace")
-        except OSError as error:
-            raise ConfigError(f"The file {file} cannot be read ({error.strerror}).") from None
+def read_text(file: str) -> str:
+    """A file, or standard input for "-". Bytes that are not UTF-8 become question marks, so that their rows are refused by name."""
+    try:
+        data = sys.stdin.buffer.read() if file == "-" else pathlib.Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"The file {file} cannot be read ({error.strerror}).") from None
+    except ValueError as error:
+        raise ConfigError(f"The file {file!r} cannot be read ({error}).") from None
+    return data.decode("utf-8-sig", errors="replace")
+
+
+def read_lines(file: str) -> list[str]:
+    """The lines of a file that are not empty."""
+    return [line.strip() for line in read_text(file).splitlines() if line.strip()]
+
+
+def read_rewards(file: str) -> list[Any]:
+    """Rows for `tell` from CSV with a header, or from one JSON object a line."""
+    text = read_text(file)
     first = text.lstrip("\ufeff \t\r\n")[:1]
     return _from_jsonl(text) if first in ("{", "[") else _from_csv(text)
 
 
-def _from_csv(text: str) -> list[tuple[Any, Any]]:
+def _from_csv(text: str) -> list[Any]:
     csv.field_size_limit(1 << 30)
     try:
         lines = list(csv.reader(io.StringIO(text.lstrip("\ufeff").replace("\x00", "�"), newline="")))
@@ -35,20 +45,21 @@ def _from_csv(text: str) -> list[tuple[Any, Any]]:
     if not lines:
         return []
     header = [cell.strip() for cell in lines[0]]
-    if "decision_id" not in header or "reward" not in header:
-        raise ConfigError(f"The file needs the columns decision_id and reward; it has {', '.join(header)[:200]}.")
-    which, what = header.index("decision_id"), header.index("reward")
+    name = "decision_id" if "decision_id" in header else "unit"
+    if name not in header or "reward" not in header:
+        raise ConfigError(f"The file needs the columns decision_id (or unit) and reward; it has {', '.join(header)[:200]}.")
+    which, what = header.index(name), header.index("reward")
     cell = lambda line, i: line[i].strip() if i < len(line) else ""  # noqa: E731
-    return [(cell(line, which), _number(cell(line, what))) for line in lines[1:]]
+    return [{name: cell(line, which), "reward": _number(cell(line, what))} for line in lines[1:]]
 
 
-def _from_jsonl(text: str) -> list[tuple[Any, Any]]:
+def _from_jsonl(text: str) -> list[Any]:
     try:
         whole = json.loads(text) if text.lstrip("\ufeff").lstrip().startswith("[") else None
         items = whole if whole is not None else [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not JSON, one object a line: {error}.") from None
-    return [(item.get("decision_id"), item.get("reward")) if isinstance(item, dict) else (None, None) for item in items]
+    return [item if isinstance(item, dict) else (None, None) for item in items]
 
 
 def _number(text: str) -> Any:

@@ -7,20 +7,25 @@ from typing import Annotated
 import typer
 
 from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Name, Request, app, opened
-from .output import print_json, say, show_table
-from .rewards import read_rewards
+from .output import done, in_words, print_json, say, show_table
+from .rewards import read_lines, read_rewards
 
 
 @app.command()
 def ask(
     name: Name,
-    n: Annotated[int, typer.Option("--n", help="How many decisions.")] = 1,
+    n: Annotated[int | None, typer.Option("--n", help="How many decisions; by default 1.")] = None,
+    unit: Annotated[
+        list[str] | None, typer.Option("--unit", help="Whom a decision is for; repeatable. A unit keeps its decision.")
+    ] = None,
+    units: Annotated[str | None, typer.Option(help="A file with one unit a line; - for standard input.")] = None,
     request_id: Request = None,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """Get decisions. They are stored before they are printed."""
-    answer = opened(db, name).ask(n, request_id)
+    whom = [*(unit or []), *(read_lines(units) if units is not None else [])]
+    answer = opened(db, name).ask(n, request_id, units=whom or None)
     if as_json:
         decisions = [
             {
@@ -31,6 +36,7 @@ def ask(
                 "policy_version": d.policy,
                 "propensities": d.propensities,
             }
+            | ({} if d.unit is None else {"unit": d.unit})
             for d in answer.decisions
         ]
         print_json(
@@ -44,16 +50,19 @@ def ask(
         )
         return
     if answer.decisions:
-        rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm]] for d in answer.decisions]
-        show_table(f"{name}: {len(rows)} decisions", ["decision_id", "arm", "batch", "policy", "propensity"], rows)
+        rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm], *([d.unit] if whom else [])] for d in answer.decisions]
+        columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if whom else [])]
+        show_table(f"{name}: {in_words(len(rows), 'decision')}", columns, rows, words=("unit",))
     if answer.why:
-        say(f"{len(answer.decisions)} of {n} decisions: {answer.why}.")
+        say(f"{len(answer.decisions)} of {len(whom) or n or 1} decisions: {answer.why}.")
 
 
 @app.command()
 def tell(
     name: Name,
-    file: Annotated[str, typer.Argument(help="A CSV or JSONL file with decision_id and reward; - for standard input.")] = "-",
+    file: Annotated[
+        str, typer.Argument(help="A CSV or JSONL file with decision_id or unit, and reward; - for standard input.")
+    ] = "-",
     request_id: Request = None,
     strict: Annotated[bool, typer.Option("--strict", help=f"Exit with {NOT_ACCEPTED} if a row was not accepted.")] = False,
     db: Db = None,
@@ -61,18 +70,22 @@ def tell(
 ) -> None:
     """Record rewards. Each row is accepted, or reported as duplicate, conflict, unknown or invalid."""
     rows = read_rewards(file)
-    told = opened(db, name).tell(rows, request_id)
+    experiment = opened(db, name)
+    told = experiment.tell(rows, request_id)
     if as_json:
         print_json(told._asdict())
     else:
         outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
-        say(", ".join(f"{getattr(told, outcome)} {outcome}" for outcome in outcomes) + f"; {told.awaited} rewards are awaited.")
+        pending = experiment.status()["pending"]
+        say(
+            ", ".join(f"{getattr(told, outcome)} {outcome}" for outcome in outcomes)
+            + f"; {in_words(pending, 'decision')} without a reward."
+        )
         for outcome, ids in told.ids.items():
             shown = ", ".join(f"{i[0]} ({i[1]})" if isinstance(i, list) else str(i) for i in ids[:10])
             say(f"{outcome}: {shown}{f' and {len(ids) - 10} more' if len(ids) > 10 else ''}")
-        if told.why:
-            say(f"Not used: {told.why}.")
-    if strict and told.conflict + told.unknown + told.invalid:
+    refused = told.conflict + told.unknown + told.invalid
+    if refused and (strict or not told.accepted + told.duplicate):
         raise typer.Exit(NOT_ACCEPTED)
 
 
@@ -104,7 +117,20 @@ def tell_aggregate(
     if as_json:
         print_json(told._asdict())
     else:
-        say(f"{told.accepted} accepted; {told.awaited} rewards are awaited.")
+        say(f"{told.accepted} accepted; {in_words(told.awaited, 'reward')} of this batch awaited.")
+
+
+@app.command()
+def expose(
+    name: Name,
+    decision: Annotated[list[str] | None, typer.Argument(help="Decision ids.")] = None,
+    unit: Annotated[list[str] | None, typer.Option("--unit", help="Or whom the decision was for; repeatable.")] = None,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Record that decisions were carried out, in an experiment that learns only from those."""
+    count = opened(db, name).expose(decision or [], units=unit or [])
+    done(as_json, {"exposed": count}, f"{in_words(count, 'exposure')} recorded.")
 
 
 @app.command()
@@ -117,13 +143,13 @@ def refresh(
     """Learn from the rewards and write a new policy version, when the batch is complete."""
     from ...live.learning import chains_in_words
 
-    done = opened(db, name).refresh(force=force)
+    answer = opened(db, name).refresh(force=force)
     if as_json:
-        print_json(done._asdict())
-    elif done.refreshed and done.in_use:
-        chains = chains_in_words(done.diagnostics)
-        say(f"Policy version {done.version} is in use; batch {done.batch} is open.{' ' + chains if chains else ''}")
+        print_json(answer._asdict())
+    elif answer.refreshed and answer.in_use:
+        chains = chains_in_words(answer.diagnostics)
+        say(f"Policy version {answer.version} is in use; batch {answer.batch} is open.{' ' + chains if chains else ''}")
     else:
-        say(f"{'Not used' if done.refreshed else 'Not refreshed'}: {done.why}.")
-    if not done.refreshed:
+        say(f"{'Not used' if answer.refreshed else 'Not refreshed'}: {answer.why}.")
+    if not answer.refreshed:
         raise typer.Exit(WAITS)

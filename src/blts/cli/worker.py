@@ -1,0 +1,43 @@
+"""`blts worker`: looks after the experiments of a database."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .experiment.base import Db, library
+from .experiment.output import say
+
+if TYPE_CHECKING:
+    from ..live.worker import Done
+
+
+def command(
+    every: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Look once and leave, for a scheduler of your own.")] = False,
+    db: Db = None,
+) -> None:
+    """Refresh experiments when they are due, close windows, and keep every version's report. Two workers do no harm."""
+    library()
+    from ..live.worker import Worker
+
+    worker = Worker(db)
+    try:
+        if once:
+            for done in worker.once():
+                _say(done)
+        else:
+            say(f"Looking after the experiments of {worker.database.url.render_as_string()} every {every:g} s; Ctrl-C stops.")
+            worker.run(every, _say)
+    finally:
+        worker.close()
+
+
+def _say(done: Done) -> None:
+    if done.refreshed is None:
+        say(f"{done.experiment}: {done.problem}")
+    elif done.refreshed.in_use:
+        say(f"{done.experiment}: policy version {done.refreshed.version} is in use.")
+    else:
+        say(f"{done.experiment}: {done.refreshed.why}.")

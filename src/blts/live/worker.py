@@ -1,0 +1,110 @@
+"""The worker: refreshes what is due, closes windows, and keeps every version's report. Two workers do no harm."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import sqlalchemy as sa
+
+from ..errors import BltsError
+from . import reports, schema
+from .database import Database
+from .experiment import Experiment
+
+if TYPE_CHECKING:
+    from .answers import Refreshed
+
+LEASE = 120.0  # seconds for which others leave an experiment to a worker
+EXTERNAL_SECONDS = 60.0  # between refreshes of external batches without a cadence of their own
+
+
+class Done(NamedTuple):
+    """What a worker did for an experiment."""
+
+    experiment: str
+    refreshed: Refreshed | None
+    problem: str | None
+    """Why it could not be looked after."""
+
+
+class Worker:
+    """Looks after all experiments of a database.
+
+    Args:
+        url: the database.
+        clock: tells the time.
+    """
+
+    def __init__(self, url: str | os.PathLike[str] | None, *, clock: Callable[[], float] = time.time):
+        self.url, self._clock = url, clock
+        self.database = Database(url, create=False)
+        self.holder = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(4)}"
+        self._opened: dict[str, Experiment] = {}
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for experiment in self._opened.values():
+            experiment.close()
+        self.database.close()
+
+    def once(self) -> list[Done]:
+        """Look after every experiment once.
+
+        Returns:
+            What was done; experiments for which there was nothing to do are left out.
+        """
+        done = [self._look_after(name) for name in self.database.names()]
+        return [one for one in done if one is not None]
+
+    def run(self, seconds: float, say: Callable[[Done], None], *, wait: Callable[[float], object] = time.sleep) -> None:
+        """Look after every experiment again and again, until interrupted.
+
+        Args:
+            seconds: between two rounds.
+            say: is told what was done.
+            wait: waits so many seconds.
+        """
+        while True:
+            for one in self.once():
+                say(one)
+            wait(seconds)
+
+    def _look_after(self, name: str) -> Done | None:
+        try:
+            if name not in self._opened:
+                self._opened[name] = Experiment.open(self.url, name, clock=self._clock, actor="worker")
+            experiment = self._opened[name]
+            if not self._lease(experiment):
+                return None
+            refreshed = experiment.refresh() if self._may(experiment) else None
+            reports.keep(experiment)
+        except BltsError as error:  # one experiment's trouble is not that of the others
+            return Done(name, None, str(error))
+        return Done(name, refreshed, None) if refreshed is not None and refreshed.refreshed else None
+
+    def _may(self, experiment: Experiment) -> bool:
+        """Whether it is time to look: external batches without a cadence of their own have the worker's."""
+        spec = experiment.spec
+        if not experiment.context.external or spec.refresh_rewards is not None or spec.refresh_seconds is not None:
+            return True
+        return self._clock() - experiment.status()["refreshed_at"] >= EXTERNAL_SECONDS
+
+    def _lease(self, experiment: Experiment) -> bool:
+        """Take or renew the lease of an experiment; False where another worker has it."""
+        table, now = schema.leases, self._clock()
+        with self.database.write() as c:
+            c.execute(sa.select(schema.experiments.c.id).where(schema.experiments.c.id == experiment.id).with_for_update())
+            held = c.execute(sa.select(table).where(table.c.experiment == experiment.id)).first()
+            if held is not None and held.holder != self.holder and now < held.until <= now + LEASE:
+                return False
+            mine = {"holder": self.holder, "until": now + LEASE}
+            if held is None:
+                c.execute(sa.insert(table).values(experiment=experiment.id, **mine))
+            else:
+                c.execute(sa.update(table).where(table.c.experiment == experiment.id).values(**mine))
+        return True
