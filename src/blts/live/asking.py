@@ -192,16 +192,18 @@ def _write(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans: l
         span = {"first": first + plan.made.start, "count": len(plan.made)}
         if plan.new:
             own = {"unit": plan.new[: len(plan.made)], "t": columns["t"][mine], "position": columns["position"][mine]}
-            parts[schema.units.name] = units.add(schema.units, own, len(plan.made))
+            parts[schema.units.name] = chain.rows(schema.units, own, len(plan.made))
+            units.add(own)
             plan.units |= dict(zip(own["unit"], own["t"], strict=True))
         if plan.request.id is not None:
             answer = {"request": plan.request.id, "what": plan.request.what, "answer": json.dumps(span), "position": position}
-            parts[schema.requests.name] = requests.add(schema.requests, {k: [v] for k, v in answer.items()}, 1)
+            parts[schema.requests.name] = chain.rows(schema.requests, answer, 1)
+            requests.add({k: [v] for k, v in answer.items()})
         detail = {"n": plan.request.n} | span | {"request": plan.request.id}
         line = {"position": [position], "what": ["ask"], "detail": [json.dumps(detail)], "actor": [ctx.actor], "at": [now]}
         parts[schema.audit.name] = chain.rows(schema.audit, line, 1)
         head = chain.link(head, parts)
-        lines.add(schema.audit, line | {"chain": [head]}, 1)
+        lines.add(line | {"chain": [head]})
     _insert_vectors(ctx, c, made.vectors)
     for table, some in ((schema.decisions, columns), (schema.audit, lines), (schema.requests, requests), (schema.units, units)):
         if some:
@@ -213,10 +215,9 @@ def _write(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans: l
 class _Lines(dict[str, list]):
     """Columns of rows that are inserted later, in one statement."""
 
-    def add(self, table: sa.Table, columns: dict[str, list], count: int) -> bytes:
+    def add(self, columns: dict[str, list]) -> None:
         for name, values in columns.items():
             self.setdefault(name, []).extend(values)
-        return chain.rows(table, columns, count)
 
 
 def _state(row: DbRow, made: _Made, count: int) -> tuple[bool, int]:

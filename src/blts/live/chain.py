@@ -10,9 +10,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import json
-import math
-import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -71,17 +69,16 @@ def rows(table: sa.Table, columns: Mapping[str, Any], count: int) -> bytes:
     Returns:
         The same bytes for the same rows in the same order, whichever database they come from.
     """
-    parts = [f"{table.name} {count}\n".encode()]
+    written: list[Any] = [table.name, count]
     for name, kind in COLUMNS[table.name]:
         given = columns[name]
-        values: Sequence[Any] = given if isinstance(given, list) else [given] * count
-        if kind == "s":
-            parts.append(json.dumps(values).encode())
+        values = given if isinstance(given, list) else [given] * count
+        if kind == "d":
+            values = [None if x is None else float(x) for x in values]
         elif kind == "q":
-            parts.append(struct.pack(f"<{count}q", *values))
-        else:
-            parts.append(struct.pack(f"<{count}d", *(math.nan if x is None else x for x in values)))
-    return b"\n".join(parts)
+            values = [int(x) for x in values]  # of which some databases make truth values
+        written.append(values)
+    return json.dumps(written).encode()
 
 
 def link(previous: str, parts: Mapping[str, bytes]) -> str:

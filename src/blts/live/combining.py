@@ -18,6 +18,8 @@ class Waiting(Generic[R, A]):
         self.done = False
         self.answer: A | None = None
         self.error: BaseException | None = None
+        self._called = threading.Lock()
+        self._called.acquire()
 
     def succeed(self, answer: A) -> None:
         self.answer, self.done = answer, True
@@ -25,9 +27,16 @@ class Waiting(Generic[R, A]):
     def fail(self, error: BaseException) -> None:
         self.error, self.done = error, True
 
+    def call(self) -> None:
+        """Wake whoever waits for it: it is done, or it is their turn to answer the next group."""
+        self._called.release()
+
+    def wait(self) -> None:
+        self._called.acquire()
+
 
 class Combiner(Generic[R, A]):
-    """Runs requests one group after another.
+    """Runs requests one group after another: one caller answers a group, while the next one gathers.
 
     Args:
         run: answers some requests, in their order, in one transaction. What it raises is raised for every one of them that has no
@@ -38,7 +47,9 @@ class Combiner(Generic[R, A]):
     def __init__(self, run: Callable[[Sequence[Waiting[R, A]]], None], most: int = 1000):
         self._run, self._most = run, most
         self._queue: list[Waiting[R, A]] = []
-        self._adding, self._turn = threading.Lock(), threading.Lock()
+        self._busy = False
+        """Whether somebody answers a group, or was called to."""
+        self._lock = threading.Lock()
 
     def submit(self, request: R) -> A:
         """Answer a request, perhaps together with others.
@@ -50,25 +61,33 @@ class Combiner(Generic[R, A]):
             The answer.
         """
         mine: Waiting[R, A] = Waiting(request)
-        with self._adding:
+        with self._lock:
             self._queue.append(mine)
-        while not mine.done:
-            with self._turn:
-                if not mine.done:
-                    self._take()
+            first, self._busy = not self._busy, True
+        if not first:
+            mine.wait()
+        if not mine.done:
+            self._answer_group(mine)
         if mine.error is not None:
             raise mine.error
         return mine.answer  # type: ignore[return-value]
 
-    def _take(self) -> None:
-        with self._adding:
+    def _answer_group(self, mine: Waiting[R, A]) -> None:
+        with self._lock:
             group, self._queue = self._queue[: self._most], self._queue[self._most :]
         try:
             self._run(group)
+            missing: BaseException = RuntimeError("A request was left without an answer; this is a bug in blts.")
         except BaseException as error:  # an interrupt too: nobody may wait for ever
-            for waiting in group:
-                if not waiting.done:
-                    waiting.fail(error)
+            missing = error
         for waiting in group:
             if not waiting.done:
-                waiting.fail(RuntimeError("A request was left without an answer; this is a bug in blts."))
+                waiting.fail(missing)
+        with self._lock:
+            self._busy = bool(self._queue)
+            following = self._queue[0] if self._queue else None
+        if following is not None:
+            following.call()
+        for waiting in group:
+            if waiting is not mine:
+                waiting.call()

@@ -24,7 +24,7 @@ from ..declared import provides, why_lost
 from ..errors import ConfigError
 
 LAST = 2**32 - 1  # no decision has this index: what folds it in has a key of its own
-SMALLEST = 16  # decisions of the smallest compiled chunk
+SMALLEST = 16  # decisions of the smallest compiled chunk; each larger one is sixteen times as large, so that few are compiled
 LARGEST = 2**14  # and of the largest: more are decided in several
 
 
@@ -119,7 +119,10 @@ def freeze(agent: Agent, state: Tree, draw: str) -> Frozen:
 
 def chunk_size(n: int) -> int:
     """The compiled size that holds n decisions."""
-    return min(max(SMALLEST, 1 << max(n - 1, 0).bit_length()), LARGEST)
+    size = SMALLEST
+    while size < min(n, LARGEST):
+        size *= 16
+    return min(size, LARGEST)
 
 
 def decide_many(
