@@ -12,6 +12,7 @@ from blts.samplers import sgld
 
 LABELS = ("A", "B", "C")
 PRIOR = Gaussian(prior_mean=[0.0, 0.1, 0.2], prior_sd=1.0, sd=0.5)
+STANDARD = {"name": "gaussian", "prior_mean": 0.0, "prior_sd": 1.0, "sd": 1.0}
 
 
 class Hand:
@@ -25,7 +26,7 @@ class Hand:
 
 
 def created(url, name="mail", **options) -> Experiment:
-    defaults = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 6}}
+    defaults = {"arms": LABELS, "model": STANDARD, "sampler": "exact", "batching": {"name": "fixed", "size": 6}}
     return Experiment.create(url, name, **defaults | options)
 
 

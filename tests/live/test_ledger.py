@@ -179,7 +179,7 @@ def check_any_calls(url, data) -> None:
         url,
         f"{data.draw(text)} {next(NUMBERS)}",
         LABELS,
-        "gaussian",
+        {"name": "gaussian", "sd": 1.0},
         "exact",
         {"name": "fixed", "size": 5},
         window=10.0,

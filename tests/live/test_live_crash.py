@@ -22,7 +22,8 @@ from blts.live.database import Database
 from blts.live.export import table_of
 
 LABELS = ("A", "B", "C")
-SPEC = {"arms": LABELS, "model": "gaussian", "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "seed": 11}
+KNOWN = {"name": "gaussian", "sd": 1.0}
+SPEC = {"arms": LABELS, "model": KNOWN, "sampler": "exact", "batching": {"name": "fixed", "size": 10}, "seed": 11}
 STEPS = 12  # batches that a worker plays
 TESTS = pathlib.Path(__file__).resolve().parent
 
@@ -247,7 +248,7 @@ def test_everything_on_either_database(url):
         url,
         "a story ✓",
         LABELS,
-        "gaussian",
+        KNOWN,
         "exact",
         {"name": "fixed", "size": 10},
         window=60,
@@ -255,7 +256,7 @@ def test_everything_on_either_database(url):
         floor=0.02,
         cap=2.0,
     )
-    other = Experiment.create(url, "another", LABELS, "gaussian", "exact", "external")
+    other = Experiment.create(url, "another", LABELS, "numbers", "exact", "external")
     other.ask(5)
     first = experiment.ask(10, request_id="r")
     assert experiment.ask(10, request_id="r").decisions == first.decisions

@@ -36,9 +36,10 @@ def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Cal
             c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({schema.LOCK})")  # two creations of one name
         row = _row(c, name)
         if row is not None:
-            if row.spec != text:
+            same = spec.stored_as(row.spec)
+            if same is None:
                 raise ConfigError(f"There is an experiment named {name!r} already, with another specification; take another name.")
-            return Context(database, name, spec, row, clock, actor)
+            return Context(database, name, same, row, clock, actor)
         now = float(clock())
         _insert_row(c, name, text, encoding.clock_text(ticks), now)
         row = _row(c, name)
