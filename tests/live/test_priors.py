@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -360,9 +361,54 @@ def test_few_or_odd_rewards_give_a_proper_prior(model):
 # In an experiment
 
 
+def played(url) -> Experiment:
+    """Three batches."""
+    settings = {"batching": {"name": "fixed", "size": 40}, "seed": 5}
+    experiment = Experiment.create(url, "mail", LABELS, {"name": "gaussian", "sd": 2.0}, "exact", **settings)
+    rng = np.random.default_rng(0)
+    for _ in range(3):
+        decisions = experiment.ask(40).decisions
+        experiment.tell([(d.id, rng.normal(50 + (d.arm == "B"), 2)) for d in decisions])
+        experiment.refresh()
+    return experiment
+
+
+def test_every_version_has_the_prior_of_its_rewards(tmp_path):
+    experiment = played(tmp_path / "x.db")
+    assert experiment.policy(1)["prior"] == {}
+    with experiment.database.read() as c:
+        rows = experiment.context.fold.until(c, experiment.policy(3)["watermark"]).rows
+    assert experiment.policy(3)["prior"] == priors.fitted(Gaussian(sd=2.0), rows.arms, rows.rewards)
+    assert experiment.policy(4)["prior"] != experiment.policy(3)["prior"]
+    assert experiment.status()["prior"].startswith("learned from all arms: an arm's mean is 50.")
+    experiment.add_arm("D")
+    assert experiment.policy()["prior"] == experiment.policy(4)["prior"]
+    assert 0.1 < experiment.status()["allocation"]["D"] < 0.5  # N(0, 1) would give it nothing, N(0, 100²) a third of the time
+    decisions = experiment.ask(20).decisions
+    again = Experiment.open(tmp_path / "x.db", "mail")
+    assert again.status() == experiment.status()
+    assert len(decisions) == 20
+    assert again.verify() == []
+
+
 @pytest.mark.parametrize("name", ["conversions", "counts", "numbers", "revenue"])
 def test_all_arms_are_equal_before_the_first_rewards(name):
     spec = Spec.of(LABELS, name, "exact", "external")
     assert spec.prior == priors.Prior("learned", {})
     model = spec.build((0, 1, 2), spec.arms).model
     assert all((np.asarray(number.value) == np.asarray(number.value)[0]).all() for number in numbers_of(model))
+
+
+def test_another_prior_than_that_of_the_rewards_is_found(tmp_path):
+    """The mutant of `verify`: somebody changed the prior of a version."""
+    experiment = played(tmp_path / "x.db")
+    experiment.close()
+    with sqlite3.connect(tmp_path / "x.db") as c:
+        for (name,) in c.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            c.execute(f"DROP TRIGGER {name}")
+        (about,) = c.execute("SELECT about FROM blts_policies WHERE version = 3").fetchone()
+        changed = json.loads(about)
+        changed["prior"]["prior_sd"] *= 1.5
+        c.execute("UPDATE blts_policies SET about = ? WHERE version = 3", (json.dumps(changed),))
+    c.close()
+    assert "version 3 has another prior than its replay" in Experiment.open(tmp_path / "x.db", "mail").verify()

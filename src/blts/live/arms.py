@@ -72,7 +72,7 @@ def _rearm(
     """Write a policy version for other active arms; its number."""
     what, detail = audit
     version, position, now = row.versions + 1, row.position + 1, ctx.now()
-    built = ctx.spec.build(active, arms)
+    built = ctx.build(active, arms, current.prior)
     frozen, ticks = carried(ctx, current, ctx.ticks(row, current), active, built, version)
     entries.add_policy(
         ctx,
@@ -85,7 +85,7 @@ def _rearm(
         watermark=entries.policy_row(c, ctx.id, current.version).watermark,
         active=active,
         frozen=frozen,
-        about=entries.about(ctx, arms, active, built, frozen.state),
+        about=entries.about(ctx, arms, active, built, frozen.state, prior=current.prior),
         now=now,
     )
     entries.add_audit(ctx, c, position, what, detail | {"version": version}, now)

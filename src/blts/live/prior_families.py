@@ -174,14 +174,19 @@ def _beta_of_interval(low: float, high: float) -> tuple[float, float]:
     """For every a + b one mean has P(X ≤ low) = 2.5 %; the larger a + b, the larger is then P(X ≤ high)."""
 
     def shape(log_worth: float) -> tuple[float, float]:
-        worth = math.exp(log_worth)
-        odds = optimize.brentq(
-            lambda x: special.betainc(worth * special.expit(x), worth * special.expit(-x), low) - TAILS[0], -60, 60, xtol=1e-13
-        )
-        return worth * float(special.expit(odds)), worth * float(special.expit(-odds))
+        a = lambda logit: math.exp(log_worth) * float(special.expit(logit))  # noqa: E731
+        logit = _root(lambda x: special.betainc(a(x), a(-x), low) - TAILS[0], -60, 60)
+        return a(logit), a(-logit)
 
-    found = optimize.brentq(lambda x: special.betainc(*shape(x), high) - TAILS[1], math.log(1e-2), math.log(1e12), xtol=1e-13)
-    return shape(found)
+    return shape(_root(lambda x: special.betainc(*shape(x), high) - TAILS[1], *SHAPES))
+
+
+SHAPES = math.log(1e-2), math.log(1e12)  # logarithms of shapes that are looked through
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    found: Any = optimize.brentq(function, low, high, xtol=1e-13)
+    return float(found)
 
 
 def _rates_fitted(model: Bernoulli, arms: np.ndarray, rewards: np.ndarray) -> Numbers:
@@ -216,8 +221,8 @@ def _counts_said(model: Poisson, said: Said) -> Numbers:
         low, high = _ends(said.mean)
         if not low > 0:
             raise ConfigError(f"Mean counts are above 0; got {low:g} to {high:g}.")
-        ratio = lambda x: math.log(special.gammaincinv(math.exp(x), TAILS[1]) / special.gammaincinv(math.exp(x), TAILS[0]))  # noqa: E731
-        a = math.exp(optimize.brentq(lambda x: ratio(x) - math.log(high / low), math.log(1e-2), math.log(1e12), xtol=1e-13))
+        ends = lambda a: [float(special.gammaincinv(a, u)) for u in TAILS]  # noqa: E731
+        a = math.exp(_root(lambda x: high / low - ends(math.exp(x))[1] / max(ends(math.exp(x))[0], 1e-300), *SHAPES))
         return {"a": a, "b": float(special.gammaincinv(a, TAILS[1])) / high}
     mean, sd = _above_zero(said)
     return {"a": (mean / sd) ** 2, "b": mean / sd**2}
