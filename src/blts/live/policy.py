@@ -2,7 +2,7 @@
 
 Keys come from indices exactly as in the simulation: with k = fold_in(key(seed), 0), decision t acts with k's key for
 acting in round t, and a refresh after t decisions learns with that for learning.
-Fed a simulation's rewards, this makes a simulation's decisions.
+Fed a simulation's rewards, with its prior, this makes a simulation's decisions.
 """
 
 from __future__ import annotations
