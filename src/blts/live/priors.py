@@ -148,7 +148,7 @@ def in_words(model: Model) -> str:
 
     >>> from blts.models import Bernoulli
     >>> in_words(Bernoulli(a=10.0, b=90.0))
-    "an arm's rate is 4.92% to 16.6% (95%), mean 10%, as after 100 rewards"
+    "an arm's rate is 4.95% to 16.6% (95%), mean 10%, as after 100 rewards"
     """
     family = FAMILIES.get(type(model))
     if family is None or any(np.ndim(getattr(model, name)) for name in family.names):
