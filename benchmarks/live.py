@@ -83,13 +83,14 @@ def median_time(call: Any, calls: int) -> float:
 
 
 def throughput(database: str, url: str, say: Any) -> list[dict[str, Any]]:
+    from blts import Gaussian
     from blts.live import Experiment
 
     rows = []
     for size in AT_ONCE:
         say(f"{database}, {size} at once …")
         # No decision closes a batch, and nothing is refreshed: what is timed is asking and telling.
-        experiment = Experiment.create(url, f"batches of {size}", ARMS, "gaussian", "exact", {"name": "fixed", "size": 10**9})
+        experiment = Experiment.create(url, f"batches of {size}", ARMS, Gaussian(), "exact", {"name": "fixed", "size": 10**9})
         waiting: list[str] = []
 
         def ask(experiment=experiment, size=size, waiting=waiting) -> None:
@@ -107,13 +108,14 @@ def throughput(database: str, url: str, say: Any) -> list[dict[str, Any]]:
 
 def refreshes(folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
     """SGLD with a constant minibatch and control variate, on ever more rewards; loading is timed apart."""
+    from blts import Gaussian
     from blts.live import Experiment, learning, ledger
 
     rows = []
     sampler = {"name": "blts", "control_variate": True}
     for stored in STORED:
         say(f"refresh on {stored:,} rewards …")
-        experiment = Experiment.create(folder / f"{stored}.db", "x", ARMS, "gaussian", sampler, {"name": "fixed", "size": 10**9})
+        experiment = Experiment.create(folder / f"{stored}.db", "x", ARMS, Gaussian(), sampler, {"name": "fixed", "size": 10**9})
         rng = np.random.default_rng(0)
         while (done := experiment.status()["decisions"]) < stored:
             decisions = experiment.ask(min(100_000, stored - done)).decisions

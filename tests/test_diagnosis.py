@@ -316,7 +316,7 @@ def test_the_default_is_exact_where_it_can_be():
     assert repr(belief) == repr(default_belief(StudentT()))
     assert isinstance(belief, Pool)
     assert belief.chain.scale == "mode"
-    assert Spec.of(["A", "B"], "gaussian").sampler.name == "thompson"
+    assert Spec.of(["A", "B"], "numbers").sampler.name == "thompson"
 
 
 def test_a_model_of_ones_own_takes_steps_from_its_rewards_and_the_papers_models_from_L():

@@ -14,6 +14,7 @@ from blts.samplers import sgld
 
 LABELS = ("A", "B", "C")
 PRIOR = Gaussian(prior_mean=[0.0, 0.1, 0.2], prior_sd=1.0, sd=0.5)
+STANDARD = {"name": "gaussian", "prior_mean": 0.0, "prior_sd": 1.0, "sd": 1.0}
 
 
 class Hand:
@@ -30,7 +31,7 @@ def created(url, name="mail", **options) -> Experiment:
     """An experiment of batches of six, with the decisions of a simulation: a stated seed, and none after the end of a batch."""
     defaults = {
         "arms": LABELS,
-        "model": {"name": "gaussian", "sd": 1.0},
+        "model": STANDARD,
         "sampler": "exact",
         "batching": {"name": "fixed", "size": 6},
     }

@@ -20,7 +20,7 @@ from blts.errors import BltsError
 pytestmark = pytest.mark.quickly_compiled
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXACT = ("--model", "gaussian", "--sampler", "exact", "--batching", "fixed", "--set", "size=6")
+EXACT = ("--model", "gaussian", "--set", "sd=1.0", "--sampler", "exact", "--batching", "fixed", "--set", "size=6")
 
 
 @pytest.fixture(autouse=True)
@@ -134,9 +134,9 @@ def test_rewards_in_many_shapes():
 
 def test_options_go_to_the_part_that_has_them():
     status = create("x", "--set", "prior_sd=2.0", "--floor", "0.01", "--control-share", "0.1", "--burn-in", "2", "--cap", "9")
-    assert status["model"] == "gaussian(prior_sd=2.0)"
+    assert status["model"] == "gaussian(sd=1.0, prior_sd=2.0)"
     assert status["batching"] == "fixed(size=6)"
-    pathlib.Path("spec.toml").write_text('arms = ["A", "B"]\nmodel = "gaussian"\nsampler = "exact"\nbatching = "external"\n')
+    pathlib.Path("spec.toml").write_text('arms = ["A", "B"]\nmodel = "numbers"\nsampler = "exact"\nbatching = "external"\n')
     assert answer("create", "y", "--spec", "spec.toml")["batching"] == "external"
     totals = ("--total", "1.0", "--total-of-squares", "1.0", "--request-id", "day")
     arm = asked(1, "y")[0]["arm"]
@@ -148,6 +148,8 @@ REFUSED = {
     "no arms": ("create", "x", "--model", "gaussian"),
     "no model": ("create", "x", "--arm", "A"),
     "unknown model": ("create", "x", "--arm", "A", "--model", "gausian"),
+    "no spread": ("create", "x", "--arm", "A", "--model", "gaussian"),
+    "no such prior": ("create", "x", "--arm", "A", "--model", "conversions", "--prior", "8 apples"),
     "unknown option": ("create", "x", "--arm", "A", "--model", "gaussian", "--set", "colour=1"),
     "spec and options": ("create", "x", "--spec", "spec.toml", "--seed", "1"),
     "no spec": ("create", "x", "--spec", "nowhere.toml"),

@@ -30,8 +30,8 @@ pytestmark = pytest.mark.quickly_compiled
 def test_specifications_from_files(tmp_path):
     toml = tmp_path / "spec.toml"
     toml.write_text(
-        'arms = ["A", "B"]\nsampler = "exact"\nseed = 7\nfloor = 0.01\n[model]\nname = "gaussian"\nprior_mean = [0.0, 1.0]\n'
-        '[batching]\nname = "fixed"\nsize = 5\n'
+        'arms = ["A", "B"]\nsampler = "exact"\nseed = 7\nfloor = 0.01\n[model]\nname = "gaussian"\n'
+        'sd = 1.0\nprior_mean = [0.0, 1.0]\n[batching]\nname = "fixed"\nsize = 5\n'
     )
     spec = Spec.read(toml)
     assert spec.batching.options == {"size": 5}
@@ -136,6 +136,6 @@ def test_a_sampler_is_named_as_it_is_listed():
         ("own-walk", "thompson(sampler=own-walk, steps=3)"),
     ):
         given = {"name": name, "steps": 3} if name == "own-walk" else name
-        assert Spec.of(["A", "B"], "gaussian", given, "external").sampler.words == words
+        assert Spec.of(["A", "B"], "numbers", given, "external").sampler.words == words
     with pytest.raises(UnknownName, match=r"no agent or sampler named 'own-wlak'. Did you mean 'own-walk'\?"):
-        Spec.of(["A", "B"], "gaussian", "own-wlak", "external")
+        Spec.of(["A", "B"], "numbers", "own-wlak", "external")

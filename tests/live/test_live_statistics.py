@@ -165,7 +165,7 @@ def reports(folder, runs: int, batches: int = 4, size: int = 60) -> list[dict]:
     for i in range(runs):
         rng = np.random.default_rng(i)
         settings = {"batching": {"name": "fixed", "size": size}, "seed": i, "floor": 0.1}
-        with Experiment.create(folder / "blts.db", f"run {i}", LABELS[:2], "gaussian", "exact", **settings) as experiment:
+        with Experiment.create(folder / "blts.db", f"run {i}", LABELS[:2], Gaussian(), "exact", **settings) as experiment:
             for level in np.linspace(-1, 1, batches):
                 decisions = experiment.ask(size).decisions
                 experiment.tell([(d.id, float(x)) for d, x in zip(decisions, rng.normal(level, 1, size), strict=True)])

@@ -102,7 +102,7 @@ def test_a_new_database_takes_all_steps(url, monkeypatch):
     """Where the first step made today's tables, the second found its column there already."""
     with_a_note(monkeypatch)
     assert ("note", "TEXT", True, "None") in described(url)["blts_experiments"]["columns"]
-    assert len(Experiment.create(url, "new", ["A", "B"], "gaussian", "exact").ask(1).decisions) == 1
+    assert len(Experiment.create(url, "new", ["A", "B"], "numbers", "exact").ask(1).decisions) == 1
 
 
 def restored(version: int, url: str) -> str:

@@ -2,16 +2,18 @@
 
 How one reward travels, and which file each step is in:
 
-1. `creating` stores an experiment: a `Spec` (`spec`, made of `parts`), its arms, and policy version 1. `Experiment` (`experiment`)
-   has a method for everything below; the methods work on a `Context` (`context`), which keeps what is costly to build.
+1. `creating` stores an experiment: a `Spec` (`spec`, made of `parts`, with the prior that `priors` reads), its arms, and policy
+   version 1. `Experiment` (`experiment`) has a method for everything below; the methods work on a `Context` (`context`), which
+   keeps what is costly to build.
 2. `asking` makes decisions with the policy in use (`policy` computes them, without a database) and stores each with its arm and
    its propensities before it returns them.
 3. `telling` reads a (decision id, reward) pair, checks it against the decision and the model (`checks`), and appends it to the
    ledger; totals become single rewards first (`aggregate`). Corrections and cancellations are further entries of the same decision.
    `entries` is what all changes write with, each in one transaction of the `database` (tables: `schema`).
-4. `refreshing` closes the batch. `ledger` reads which rewards stand: the last entry of each decision. `learning` gives them to the
-   agent in the order of their decisions, `policy.freeze` computes the propensities of the new state, and the result is stored as
-   the next policy version (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used.
+4. `refreshing` closes the batch. `ledger` reads which rewards stand: the last entry of each decision. `priors` fits a prior that is
+   learned to them (`prior_families`, for each kind of model), and `learning` gives them to the agent in the order of their
+   decisions. `policy.freeze` computes the propensities of the new state, and the result is stored as the next policy version
+   (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used.
 5. `export` joins decisions, propensities and rewards into one table. `report` makes of it naive, IPW and AIPW means (`estimates`),
    adds the posterior of the policy in use, and recommends; `figures` draws. `status` says where the experiment stands.
 6. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.

@@ -90,7 +90,7 @@ def _rearm(
     """Write a policy version for other active arms, and finish the change; the version's number."""
     ctx, row, (what, detail) = change.ctx, change.row, audit
     version = row.versions + 1
-    built = ctx.spec.build(active, arms)
+    built = ctx.build(active, arms, current.prior)
     frozen, ticks = carried(ctx, current, ctx.ticks(row, current), active, built, version)
     change.add_policy(
         version=version,
@@ -101,7 +101,7 @@ def _rearm(
         watermark=entries.policy_row(change.c, ctx.id, current.version).watermark,
         active=active,
         frozen=frozen,
-        about=entries.about(ctx, arms, active, built, frozen.state),
+        about=entries.about(ctx, arms, active, built, frozen.state, prior=current.prior),
     )
     change.finish(
         what, detail | {"version": version}, versions=version, version=version, clock=encoding.clock_text(ticks), **changed

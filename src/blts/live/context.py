@@ -30,6 +30,8 @@ class Policy(NamedTuple):
     """All arms there have been."""
     built: Built
     frozen: policy.Frozen
+    prior: dict[str, float]
+    """Numbers of the model's prior that were learned; none where nothing was."""
 
     @property
     def labels(self) -> list[str]:
@@ -60,7 +62,7 @@ class Context:
         self._ticks: tuple[tuple[str, int, bool, tuple[int, ...]], policy.Clock] | None = None
         self._current: Policy | None = None
         self._built: tuple[Any, Built] | None = None
-        self._like: tuple[Built, Any] | None = None
+        self._like: tuple[Any, Any] | None = None
 
     def now(self) -> float:
         return float(self._clock())
@@ -93,17 +95,18 @@ class Context:
         ).all()
         arms = tuple(Arm(a.label, json.loads(a.metadata), json.loads(a.options)) for a in found)
         active = tuple(json.loads(entry.arms))
-        built = self._build(active, arms)
-        if self._like is None or self._like[0] is not built:  # tracing takes longer than the rest of a small request
-            self._like = built, jax.eval_shape(built.agent.init, self.key)
+        prior = json.loads(entry.about).get("prior", {})
+        built = self.build(active, arms, prior)
+        if self._like is None or self._like[0] != (active, arms):  # tracing takes longer than the rest of a small request
+            self._like = (active, arms), jax.eval_shape(built.agent.init, self.key)
         state = encoding.decode(entry.state, self._like[1])
         (law,) = encoding.decode(entry.law, [0])
-        return Policy(version, active, arms, built, policy.Frozen(state, law, jnp.asarray(bool(entry.by_law))))
+        return Policy(version, active, arms, built, policy.Frozen(state, law, jnp.asarray(bool(entry.by_law))), prior)
 
-    def _build(self, active: tuple[int, ...], arms: tuple[Arm, ...]) -> Built:
-        """The objects that decide, built once for each set of arms."""
-        if self._built is None or self._built[0] != (active, len(arms)):
-            self._built = (active, len(arms)), self.spec.build(active, arms)
+    def build(self, active: tuple[int, ...], arms: tuple[Arm, ...], prior: dict[str, float]) -> Built:
+        """The objects that decide, kept for the same arms and the same learned prior."""
+        if self._built is None or self._built[0] != (active, arms, prior):
+            self._built = (active, arms, prior), self.spec.build(active, arms, prior)
         return self._built[1]
 
     def ticks(self, row: DbRow, current: Policy) -> policy.Clock:

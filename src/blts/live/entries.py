@@ -183,6 +183,7 @@ def about(
     *,
     rows: ledger.Rewards = ledger.NO_REWARDS,
     diagnostics: dict[str, Any] | None = None,
+    prior: dict[str, float] | None = None,
     repeat: int = 0,
     force: bool = False,
     cutoff: float | None = None,
@@ -197,6 +198,7 @@ def about(
         state: the agent's state in this version.
         rows: the rewards that it learned from.
         diagnostics: of the refresh; None where there was none.
+        prior: numbers of the model's prior that were learned.
         repeat: refreshes there were since the last decision.
         force: whether the batch was closed before its rewards were in.
         cutoff: when the last window began that was over; None where windows do not matter.
@@ -212,6 +214,7 @@ def about(
         "theta": None if theta is None else {label: _finite(x) for label, x in zip(labels, theta, strict=True)},
         "sampler": str(built.agent),
         "model": ctx.spec.model.words,
+        "prior": prior or {},
         "seed": ctx.spec.seed,
         "repeat": repeat,
         "force": force,

@@ -29,7 +29,7 @@ class Experiment:
     """A live experiment in a database.
 
     >>> from blts.live import Experiment
-    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "bernoulli", sampler="exact", batching="fixed")
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions", sampler="exact", batching="fixed")
     >>> answer = mail.ask(20)
     >>> len(answer.decisions), answer.feedback_due, answer.awaited  # the batch of ten is closed, and decisions go on
     (20, True, 10)
@@ -77,11 +77,12 @@ class Experiment:
         Args:
             url: a database URL or a path of a SQLite file; None takes the variable BLTS_DB, or blts.db.
             arms: labels, or a mapping from labels to what is known of them.
-            model: a registered model by name, a mapping with its name and options, or a model object.
+            model: "conversions", "counts", "numbers", "revenue" or a registered model by name, a mapping with its name and options,
+                or a model object.
             sampler: a registered agent (sgld, exact, ula and mala are short for Thompson sampling with them), or a belief. By
                 default exact draws where the model has them, and a pool of adjusted chains elsewhere.
             batching: a registered scheme, or "external".
-            settings: the other fields of `Spec`, such as seed, floor, control, control_share, burn_in, window, default_reward.
+            settings: the other fields of `Spec`, such as prior, seed, floor, control, burn_in, window, default_reward.
         """
         if spec is None:
             if arms is None or model is None:

@@ -19,10 +19,25 @@ from ..errors import BltsError, ConfigError, UnknownName
 from ..models import Model
 from ..samplers import Chain
 from .policy import Never
+from .priors import with_numbers
 
 SAMPLERS = {"sgld": "blts", "exact": "exact-ts", "ula": "ula-ts", "mala": "mala-ts"}
 """Short names of the Thompson agents."""
 BATCHINGS = {"doubling": "dynamic"}
+MODELS = {
+    "conversions": "bernoulli",
+    "counts": "poisson",
+    "numbers": "gaussian-unknown-variance",
+    "revenue": "zero-inflated-log-normal",
+}
+"""Names of models by what is rewarded."""
+KNOWN_SPREAD = {
+    "gaussian": ("sd", "numbers"),
+    "laplace": ("scale", "numbers"),
+    "student-t": ("scale", "numbers"),
+    "gamma": ("shape", "revenue"),
+}
+"""Models that take the spread of rewards as known: the number that says it, and a model that learns it."""
 EXTERNAL = "external"
 """The batching that leaves batches to the user; it is no state machine, so no simulation has it."""
 
@@ -101,12 +116,43 @@ def part_of(kind: str, given: object) -> Part:
     if kind == "agent":
         name, chosen = agent_named(given)
         return Part(name, chosen | options)
-    name = BATCHINGS.get(given, given) if kind == "batching" else given
-    if not (kind == "batching" and name == EXTERNAL):
+    name = {"batching": BATCHINGS, "model": MODELS}[kind].get(given, given)
+    if kind == "model":
+        return Part(model_named(name), options)
+    if name != EXTERNAL:
         registry.find(kind, name)
     elif options:
         raise ConfigError(f"The batching {EXTERNAL!r} has no options.")
     return Part(name, options)
+
+
+def model_named(name: str) -> str:
+    """The registered name of a model.
+
+    Args:
+        name: the same, or one of `MODELS`.
+
+    Returns:
+        The registered name.
+
+    Raises:
+        UnknownName: there is none.
+    """
+    try:
+        return registry.find("model", MODELS.get(name, name)).name
+    except UnknownName:
+        raise UnknownName("model", name, {*MODELS, *registry.entries("model")}) from None
+
+
+def check_spread(part: Part) -> None:
+    """Refuse a model by name that takes the spread of rewards as known and is not told it (`ConfigError`).
+
+    With its default of 1, rewards of another spread would be judged with the wrong certainty. Experiments that were stored with it
+    are not checked, and go on.
+    """
+    number, other = KNOWN_SPREAD.get(part.name or "", ("", ""))
+    if number and number not in part.options:
+        raise ConfigError(f"{part.name} needs the {number} of the rewards: give {number}=…, or take {other}, which learns it.")
 
 
 def agent_named(name: str) -> tuple[str, dict[str, Any]]:
@@ -169,10 +215,16 @@ def _built(kind: str, part: Part, *context: Any) -> Any:
         raise ConfigError(f"The {kind} {part.words} cannot be built: {error}.") from None
 
 
-def model_of(part: Part, arms: Sequence[Arm]) -> Model:
-    """The model of all arms there have been, stacked."""
+def single_model(part: Part) -> Model:
+    """The model as it was given: of one arm, or with numbers for each of the first arms."""
     model = part.value if part.name is None else _built("model", part)
     models.require_model("An experiment", model)
+    return model
+
+
+def model_of(part: Part, arms: Sequence[Arm], numbers: Mapping[str, float]) -> Model:
+    """The model of all arms there have been, stacked; `numbers` are those of its prior, where the part's own are not meant."""
+    model = with_numbers(single_model(part), numbers)
     if any(not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array) for leaf in jax.tree.leaves(model)):
         raise ConfigError(f"{type(model).__name__} is no tree of numbers; register its class with JAX, or use from_functions.")
     if model.contextual:

@@ -2,7 +2,7 @@
 
 Keys come from indices exactly as in the simulation: with k = fold_in(key(seed), 0), decision t acts with k's key for
 acting in round t, and a refresh after t decisions learns with that for learning.
-Fed a simulation's rewards, this makes a simulation's decisions.
+Fed a simulation's rewards, with its prior, this makes a simulation's decisions.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from .. import _random
+from .._module import module, static
 from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
 from ..agents import Agent
 from ..batching import Batching
@@ -38,13 +39,16 @@ class Never(Batching):
         return state, jnp.zeros((), bool)
 
 
-class Mixture(NamedTuple):
+@module
+class Mixture:
     """What is mixed into the agent's own choice, so that no arm starves."""
 
     added: Float[Array, " arms"]
     """Probability that each arm has whatever the agent says: its floor, and the control's share."""
     burn_in: Int[Array, ""]
-    """Units that every arm has first. While some lack them, each of those has probability 1/arms on top."""
+    """Units that every arm has first. While some lack them, each of those takes 1/arms of what the agent has."""
+    floors_first: bool = static(default=True)
+    """Whether floors hold during burn-in too. Experiments of earlier code go on without: there burn-in took its part first."""
 
 
 class Frozen(NamedTuple):
@@ -187,12 +191,27 @@ def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mi
 
 
 def mix(coin: Float[Array, " 2"], arm: Array, law: Array, mixture: Mixture, plays: Array) -> tuple[Array, Array]:
-    """The arm played and its propensities: burn-in first, then floors, then the agent."""
+    """The arm played and its propensities: every arm's floor, then burn-in, then the agent.
+
+    Args:
+        coin: two uniform numbers: one for who chooses, one for which arm.
+        arm: the agent's choice.
+        law: its propensities.
+        mixture: what is mixed in.
+        plays: of each arm so far.
+
+    Returns:
+        The arm, and the probability that each had.
+    """
     arms = plays.shape[0]
     lacking = jnp.where(plays < mixture.burn_in, 1.0, 0.0)
     burning = jnp.sum(lacking) / arms
     added = jnp.sum(mixture.added)
     which, within = coin
+    if mixture.floors_first:
+        arm = jnp.where(which < added + (1 - added) * burning, pick(within, lacking), arm)
+        arm = jnp.where(which < added, pick(within, mixture.added), arm)
+        return arm, mixture.added + (1 - added) * (lacking / arms + (1 - burning) * law)
     arm = jnp.where(which < burning + (1 - burning) * added, pick(within, mixture.added), arm)
     arm = jnp.where(which < burning, pick(within, lacking), arm)
     return arm, lacking / arms + (1 - burning) * (mixture.added + (1 - added) * law)

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from . import entries, ledger, policy, schema
+from . import entries, ledger, policy, priors, schema
 from .answers import Refreshed, rewards_in_words
 from .database import DbRow
 from .learning import diagnostics, failings, learn
+from .parts import single_model
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -30,7 +31,8 @@ class Computed(NamedTuple):
     rows: ledger.Rewards
     cutoff: float | None
     """Decisions whose window began later are not learned from yet."""
-    made: policy.Frozen
+    made: Policy
+    """The new version; only its number is not given yet."""
     diagnostics: dict[str, Any]
     failings: list[str]
     repeat: int
@@ -79,7 +81,7 @@ def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Compute
     current = ctx.policy(c, row.version)
     repeat = _repeats(ctx, c, row.t)
     made, info = learned(ctx, current, rows, row.t, repeat)
-    failed = failings(made, info, policy.is_fixed(current.built.agent), spec.rhat)
+    failed = failings(made.frozen, info, policy.is_fixed(current.built.agent), spec.rhat)
     ts = (silent + 1).tolist()
     return Computed(row, current, row.position + len(ts), ts, rows, cutoff, made, info, failed, repeat, force, now)
 
@@ -125,11 +127,15 @@ def _last_data(ctx: Context, c: sa.Connection, row: DbRow) -> str:
     return entries.policy_row(c, ctx.id, row.versions).data
 
 
-def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[policy.Frozen, dict[str, Any]]:
-    """What the agent makes of some rewards, with its diagnostics."""
-    agent = current.built.agent
-    state, info = learn(ctx.key, agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
-    return policy.freeze(agent, state, ctx.spec.draw), diagnostics(info)
+def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[Policy, dict[str, Any]]:
+    """What the agent makes of some rewards, with its diagnostics. A prior that is learned is fitted to them first."""
+    prior = current.prior
+    if ctx.spec.prior is not None and ctx.spec.prior.learned:
+        prior = priors.fitted(single_model(ctx.spec.model), rows.arms, rows.rewards)
+    built = ctx.build(current.active, current.arms, prior)
+    state, info = learn(ctx.key, built.agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
+    made = current._replace(built=built, frozen=policy.freeze(built.agent, state, ctx.spec.draw), prior=prior)
+    return made, diagnostics(info)
 
 
 def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
@@ -142,7 +148,15 @@ def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
     version, in_use = row.versions + 1, not new.failings
     settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff}
     about = entries.about(
-        ctx, current.arms, current.active, current.built, new.made.state, rows=new.rows, diagnostics=new.diagnostics, **settings
+        ctx,
+        current.arms,
+        current.active,
+        new.made.built,
+        new.made.frozen.state,
+        rows=new.rows,
+        diagnostics=new.diagnostics,
+        prior=new.made.prior,
+        **settings,
     )
     change.add_policy(
         version=version,
@@ -152,7 +166,7 @@ def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
         position=change.position + 1,
         watermark=new.watermark,
         active=current.active,
-        frozen=new.made,
+        frozen=new.made.frozen,
         about=about,
         data=new.rows.digest(),
         failings=new.failings,

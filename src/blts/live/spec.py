@@ -19,7 +19,7 @@ from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
-from . import policy
+from . import policy, priors
 from .checks import check_labels, check_support, metadata_as_json, outside
 from .parts import (
     Arm,
@@ -31,10 +31,12 @@ from .parts import (
     SamplerGiven,
     agent_of,
     batching_of,
+    check_spread,
     from_data,
     model_of,
     part_of,
     restricted,
+    single_model,
     to_data,
 )
 
@@ -55,6 +57,8 @@ class Spec:
     seed: int | None = None
     """What all chance comes from. None: a random one is drawn and stored when the experiment is created. Two experiments with the
     same seed that are asked in the same order give the same arms, so their effects cannot be told apart."""
+    prior: priors.Prior | None = None
+    """What is believed of an arm without rewards; None for the model's own numbers."""
     horizon: int = 10_000
     """Decisions that agents with a horizon (Bayes-UCB, BaSE, the grids) are tuned for; it stops nothing."""
     floor: float = 0.0
@@ -84,6 +88,8 @@ class Spec:
     """Rewards above it count as this much in reports; learning is not capped."""
     rhat: float = RHAT_LIMIT
     """A refresh whose chains disagree by more is not used; nor is one of which more chains are stuck than `diagnosis` allows."""
+    floors_first: bool = False
+    """Whether floors hold during burn-in too (`policy.mix`): in all experiments but those that were stored before this was so."""
     draw: str = "auto"
     """Who chooses: "agent", "vector" for a draw from the stored propensities, "auto" for the agent where its
     propensities are exact and the vector elsewhere."""
@@ -103,7 +109,9 @@ class Spec:
             model: what is believed of the rewards.
             sampler: how arms are chosen.
             batching: when batches close.
-            settings: the other fields of this class.
+            settings: the other fields of this class. `prior` is "learned", "40 ± 15" (an arm's mean reward is 40, give or take 15),
+                "8% to 12%" (a rate, with probability 95 %), or a table; see `priors`. Without one it is learned, unless the model
+                has numbers of its own for it or is an object.
 
         Returns:
             The specification.
@@ -115,18 +123,22 @@ class Spec:
         >>> Spec.of(["A", "B"], "bernoulli", "exact", "external", seed=3).sampler.words
         'exact-ts'
         """
-        known = {field.name for field in dataclasses.fields(Spec)} - {"arms", "model", "sampler", "batching"}
+        known = {field.name for field in dataclasses.fields(Spec)} - {"arms", "model", "sampler", "batching", "floors_first"}
         for name in settings:
             if name not in known:
                 raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
+        prior = settings.pop("prior", None)
         spec = Spec(
             arms=tuple(_arm(arm) for arm in _several(arms)),
             model=part_of("model", model),
             sampler=part_of("agent", sampler),
             batching=part_of("batching", batching),
+            floors_first=True,
             **settings,
         )
         spec.check()
+        check_spread(spec.model)
+        spec = dataclasses.replace(spec, prior=spec._prior(prior))
         if spec.control_share and spec.control is None:
             spec = dataclasses.replace(spec, control=spec.arms[0].label)
         return spec._with_first_batches()
@@ -147,6 +159,8 @@ class Spec:
         mine, theirs = json.loads(self.to_json()), json.loads(stored)
         if self.seed is None:
             mine["seed"] = theirs["seed"]
+        if "strict" not in theirs and mine["batching"] == to_data(self.batching) and set(self.batching.options) == {"first"}:
+            mine["batching"]["options"] = {}  # a size of the first batch was not proposed then
         return all(mine.get(name) == value for name, value in theirs.items())
 
     def check(self) -> None:
@@ -171,6 +185,17 @@ class Spec:
             if sentence:
                 raise ConfigError(f"The default reward {self.default_reward:g} cannot occur: {sentence}.")
 
+    def _prior(self, given: object) -> priors.Prior | None:
+        """The prior that was given, or is learned because none was."""
+        model = single_model(self.model)
+        uses = self.build(tuple(range(len(self.arms))), self.arms).agent.model is not None
+        if given is None:
+            own = self.model.name is None or set(priors.prior_names(model)) & set(self.model.options)
+            return priors.Prior(priors.LEARNED, {}) if uses and priors.prior_names(model) and not own else None
+        if not uses:
+            raise ConfigError(f"{self.sampler.words} has no prior; leave out prior=….")
+        return priors.of(model, given)
+
     def _check_counts(self) -> None:
         """Objects that say a number of arms say this one; later, arms may come and go."""
         said = {
@@ -181,16 +206,26 @@ class Spec:
             if count is not None and count != len(self.arms):
                 raise ConfigError(f"The {name} describes {count} arms and the experiment has {len(self.arms)}; give both the same.")
 
-    def build(self, active: tuple[int, ...], arms: Sequence[Arm]) -> Built:
-        """The objects that decide among the active ones of all arms there have been."""
-        model = restricted(model_of(self.model, arms), active)
+    def build(self, active: tuple[int, ...], arms: Sequence[Arm], learned: Mapping[str, float] | None = None) -> Built:
+        """The objects that decide among the active ones of all arms there have been.
+
+        Args:
+            active: places of the active arms.
+            arms: all there have been.
+            learned: numbers of a prior that is learned.
+
+        Returns:
+            The model, the agent, the batching and what is mixed in.
+        """
+        said = {} if self.prior is None else self.prior.numbers
+        model = restricted(model_of(self.model, arms, said | dict(learned or {})), active)
         setting = ArmSetting(model, len(active), self.horizon)
         agent = agent_of(self.sampler, setting)
         if agent.actions != len(active):
             raise ConfigError(f"{self.sampler.words} plays {agent.actions} arms and the experiment has {len(active)}.")
         labels = [arms[i].label for i in active]
         added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
-        mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in))
+        mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in), self.floors_first)
         return Built(model, agent, batching_of(self.batching, setting), mixture)
 
     # As text
@@ -200,6 +235,7 @@ class Spec:
         data["arms"] = [{name: value for name, value in arm._asdict().items() if value or name == "label"} for arm in self.arms]
         for name in ("model", "sampler", "batching"):
             data[name] = to_data(getattr(self, name))
+        data["prior"] = None if self.prior is None else self.prior._asdict()
         return json.dumps(data, sort_keys=True)
 
     @staticmethod
@@ -209,6 +245,8 @@ class Spec:
         data["arms"] = tuple(Arm(arm["label"], arm.get("metadata", {}), arm.get("options", {})) for arm in data["arms"])
         for name in ("model", "sampler", "batching"):
             data[name] = from_data(name, data[name], given.get(name))
+        if data.get("prior") is not None:
+            data["prior"] = priors.Prior(**data["prior"])
         return Spec(**data)
 
     @staticmethod

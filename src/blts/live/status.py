@@ -9,8 +9,9 @@ import numpy as np
 import sqlalchemy as sa
 
 from ..errors import ConfigError
-from . import entries, policy, schema
+from . import entries, policy, priors, schema
 from .learning import chains_in_words
+from .parts import single_model
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -44,6 +45,7 @@ def status(ctx: Context) -> dict[str, Any]:
         "last_refresh_failed": None if last.in_use else json.loads(last.failings),
         "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
         "model": ctx.spec.model.words,
+        "prior": prior_in_words(ctx, current),
         "sampler": ctx.spec.sampler.words,
         "batching": ctx.spec.batching.words,
         "seed": ctx.spec.seed,
@@ -58,6 +60,16 @@ def status(ctx: Context) -> dict[str, Any]:
         "created_at": row.created_at,
         "refreshed_at": entry.at,
     }
+
+
+def prior_in_words(ctx: Context, current: Policy) -> str | None:
+    """What is believed of an arm without rewards; None where a model has no words for it."""
+    said = ctx.spec.prior
+    if said is not None and said.learned and not current.prior:
+        return "learned from the rewards of all arms, once there are some; until then all arms are equal"
+    numbers = current.prior if said is None else said.numbers | current.prior
+    words = priors.in_words(priors.with_numbers(single_model(ctx.spec.model), numbers))
+    return (f"learned from all arms: {words}" if said is not None and said.learned else words) or None
 
 
 def allocation(current: Policy) -> np.ndarray:

@@ -60,7 +60,7 @@ class _Replay:
         current = me.load(self.c, 1)
         state = policy.start(me.key, current.built.agent)
         current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw))
-        self._compare(entries[0], current.frozen)
+        self._compare(entries[0], current)
         ticks = policy.start_clock(me.key, current.built.batching, len(current.active))
         batch, began, closing, last = 1, 0, 0, 0
         for entry, following in zip(entries, [*entries[1:], None], strict=True):
@@ -71,11 +71,12 @@ class _Replay:
                     batch, began, closing = batch + 1, closing or entry.t, 0
                 else:
                     stored = me.load(self.c, entry.version)
-                    made, ticks = changing.carried(me, current, ticks, stored.active, stored.built, entry.version)
-                    current = stored._replace(frozen=current.frozen)
+                    built = me.build(stored.active, stored.arms, current.prior)
+                    frozen, ticks = changing.carried(me, current, ticks, stored.active, built, entry.version)
+                    made = stored._replace(built=built, frozen=frozen, prior=current.prior)
                 self._compare(entry, made)
                 if entry.in_use:
-                    current = current._replace(version=entry.version, frozen=made)
+                    current = made._replace(version=entry.version)
             end = self.row.t if following is None else following.t
             ticks, closes = self._decided(current, ticks, batch, last, end)
             closing = closing or closes
@@ -116,7 +117,7 @@ class _Replay:
                 self._say(f"the entries of the {what} at position {position} were changed")
             before = position
 
-    def _refreshed(self, current: Policy, entry: DbRow) -> policy.Frozen:
+    def _refreshed(self, current: Policy, entry: DbRow) -> Policy:
         about = json.loads(entry.about)
         self.fold = self.fold.until(self.c, entry.watermark, entry.t)
         rows = self.fold.rows(self.ctx.spec.exposure == "explicit", about.get("cutoff"))
@@ -124,14 +125,15 @@ class _Replay:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
         return refreshing.learned(self.ctx, current, rows, entry.t, about["repeat"])[0]
 
-    def _compare(self, entry: DbRow, made: policy.Frozen) -> None:
+    def _compare(self, entry: DbRow, made: Policy) -> None:
         for what, stored, again in (
-            ("state", entry.state, encoding.encode(made.state)),
-            ("propensities", entry.law, encoding.encode([made.law])),
+            ("prior", json.loads(entry.about).get("prior", {}), made.prior),
+            ("state", entry.state, encoding.encode(made.frozen.state)),
+            ("propensities", entry.law, encoding.encode([made.frozen.law])),
         ):
             if stored != again:
                 self._say(f"version {entry.version} has another {what} than its replay")
-        if bool(entry.by_law) != bool(made.by_law):
+        if bool(entry.by_law) != bool(made.frozen.by_law):
             self._say(f"version {entry.version} draws its arms otherwise than its replay")
 
     def _decided(self, current: Policy, ticks: policy.Clock, batch: int, first: int, last: int) -> tuple[policy.Clock, int]:

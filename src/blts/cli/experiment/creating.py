@@ -17,9 +17,12 @@ from .output import done, print_json, say
 def create(
     name: Name,
     arm: Annotated[list[str] | None, typer.Option("--arm", help="An arm's label; repeat it for every arm.")] = None,
-    model: Annotated[str | None, typer.Option(help="The reward model; `blts list` shows all.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="conversions, counts, numbers or revenue; or a reward model of `blts list`.")
+    ] = None,
     sampler: Annotated[str | None, typer.Option(help="An agent or a sampler of `blts list`, or exact.")] = None,
     batching: Annotated[str | None, typer.Option(help='A batching scheme, or "external".')] = None,
+    prior: Annotated[str | None, typer.Option(help='"8% to 12%", "40 ± 15", or "learned" from all arms (the default).')] = None,
     spec: Annotated[pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this.")] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed makes the same decisions.")] = None,
     floor: Annotated[float | None, typer.Option(help="Probability that every arm has on top.")] = None,
@@ -44,6 +47,7 @@ def create(
 ) -> None:
     """Define an experiment. The same command again changes nothing."""
     given = {
+        "prior": prior,
         "seed": seed,
         "floor": floor,
         "control": control,
@@ -86,13 +90,13 @@ def create(
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
     """Each `--set` under the part that has an option of that name."""
     from ...catalogue.condition import sorted_options
-    from ...live.parts import BATCHINGS, EXTERNAL, agent_named
+    from ...live.parts import BATCHINGS, EXTERNAL, agent_named, model_named
     from ...registry import find
     from ..simulate import options_of
 
     names = {"sampler": "thompson", "batching": "dynamic"} | parts
     entries = {
-        "model": find("model", names["model"]),
+        "model": find("model", model_named(names["model"])),
         "sampler": find("agent", agent_named(names["sampler"])[0]),
     }
     if names["batching"] != EXTERNAL:
