@@ -10,7 +10,8 @@ import pytest
 from scipy import special, stats
 
 from blts.agents import EpsilonGreedy, Exact, Perturb, Pool, Thompson, Uniform
-from blts.live import Experiment, Spec, estimates, learning, policy
+from blts.live import Experiment, Spec, learning, policy
+from blts.live.conclusions import estimates
 from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p

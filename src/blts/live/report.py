@@ -12,7 +12,7 @@ import numpy as np
 from .. import _random
 from .._typing import Tree
 from ..agents import Thompson
-from . import estimates
+from .conclusions import estimates
 from .export import WAITING, DecisionTable, table_of
 from .learning import chains_in_words
 from .status import allocation
