@@ -130,7 +130,7 @@ def test_with_equal_propensities_the_interval_is_nearly_wilson_s():
     rewards[:20] = 1.0  # ten conversions an arm
     found = estimates.ipw(arms, rewards, np.full((200, 2), 0.5))
     low, high = found.interval(0.95)
-    z2 = stats.norm.isf(0.025) ** 2
+    z2 = float(stats.norm.isf(0.025)) ** 2
     roots = np.sort(np.roots([1 + z2 / 200, -(0.2 + 2 * z2 / 200), 0.01]))
     assert [low[0], high[0]] == pytest.approx(list(roots))
     assert found.value == pytest.approx([0.1, 0.1])

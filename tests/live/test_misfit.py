@@ -165,6 +165,18 @@ def test_a_model_of_two_functions_is_checked_where_it_can_draw_rewards():
     assert "sample" in blind[0].sentence
 
 
+def test_a_reward_that_cannot_be_is_found():
+    def bounded(theta, reward):
+        return jnp.where(jnp.abs(reward) < 3.0, 0.0, -jnp.inf) + 0.0 * theta[0]
+
+    sample = lambda key, theta: 6.0 * _random.uniform(key) - 3.0  # noqa: E731
+    model = from_functions(log_prior, bounded, L=1.0, sample=sample, mean_reward=lambda theta: 0.0 * theta[0])
+    arms, x = np.arange(400) % 2, np.random.default_rng(0).uniform(-3, 3, 400)
+    assert misfits(model, arms, x, LABELS) == []
+    x[8] = 3.1
+    assert [(m.arm, m.check) for m in misfits(model, arms, x, LABELS)] == [("A", "tails")]
+
+
 class Widened(Gaussian):
     """A subclass with another likelihood: the `sample` of its parent is not its own any more."""
 

@@ -85,11 +85,12 @@ def misfits(model: Model, arms: np.ndarray, rewards: np.ndarray, labels: list[st
         ends[k] = _ends(x if len(x) else rewards[:1])
     found = _predict(stack(model, K), *(jnp.asarray(x, float) for x in (rows, weights, ends)))
     predicted = _Predicted(*(np.asarray(x, float) for x in found))
-    if not all(np.isfinite(x).all() for x in predicted):
+    told = [k for k, x in enumerate(mine) if len(x) >= 2]
+    if not all(np.isfinite(x[told]).all() for x in predicted[:3]) or np.isnan(predicted.at_ends[told]).any():
         return [Misfit(None, "unchecked", "Whether the model fits is not known: what it expects is not finite.", False)]
     # Four checks of ranks, both ways, and two of one side, for each arm; then those of all arms together.
     alpha = ALARM / (10 * (K + 1))
-    fits = {labels[k]: _Fit.of(x, _spread_out(x), predicted, k) for k, x in enumerate(mine) if len(x) >= 2}
+    fits = {labels[k]: _Fit.of(mine[k], _spread_out(mine[k]), predicted, k) for k in told}
     out = [m for label, fit in fits.items() if fit.n >= LEAST for m in _of_arm(label, fit, model, alpha)]
     if not out and len(fits) > 1:
         out = _of_all(list(fits.values()), model, alpha)
@@ -117,7 +118,7 @@ class _Predicted(NamedTuple):
     surprise: Any
     """[arms, DRAWS] minus the log-likelihoods of these."""
     at_ends: Any
-    """[arms, 2 ENDS] minus the log-likelihoods of the smallest and largest rewards."""
+    """[arms, 2 ENDS] minus the log-likelihoods of the smallest and largest rewards; infinite for one that cannot be."""
 
 
 @jax.jit
@@ -242,6 +243,8 @@ def _tail(drawn: np.ndarray, worst: float, n: int) -> float:
     Beyond the drawn rewards, the tail of -log p is taken to fall exponentially, at 0.7 times the rate of its last part: that of
     normal rewards falls faster, that of Laplace rewards so, that of Student-t rewards nearly so.
     """
+    if np.isinf(worst):
+        return 0.0
     edge = np.quantile(drawn, 1 - TAIL)
     excess = np.mean(np.maximum(drawn - edge, 0.0)) / max(np.mean(drawn > edge), 1e-9)
     if worst <= drawn.max() or excess <= 0:
