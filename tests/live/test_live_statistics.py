@@ -10,7 +10,8 @@ import pytest
 from scipy import special, stats
 
 from blts.agents import EpsilonGreedy, Exact, Perturb, Pool, Thompson, Uniform
-from blts.live import Experiment, Spec, estimates, learning, policy
+from blts.live import Experiment, Spec, learning, policy
+from blts.live.conclusions import estimates
 from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
@@ -137,13 +138,18 @@ def covers(estimate_of) -> bool:
     return bool(stats.norm.cdf((shares.mean() - 0.95) / (shares.std(ddof=1) / np.sqrt(RUNS))) > LEVEL)
 
 
+def normal(estimate):
+    """The estimate with a normal interval."""
+    return estimates.Estimate(estimate.value, estimate.se)
+
+
 ESTIMATORS = {
     "ipw": (lambda a, r, p, b: estimates.ipw(a, r, p), True),
     "aipw": (lambda a, r, p, b: estimates.aipw(a, r, p, b), True),
     "naive": (lambda a, r, p, b: estimates.naive(a, r, ARMS), False),
     # Mutants: the shares that arms ended up with for propensities, and a spread that forgets the weights.
     "ipw with shares": (
-        lambda a, r, p, b: estimates.ipw(a, r, np.broadcast_to(np.bincount(a, minlength=ARMS) / len(a), p.shape)),
+        lambda a, r, p, b: normal(estimates.ipw(a, r, np.broadcast_to(np.bincount(a, minlength=ARMS) / len(a), p.shape))),
         False,
     ),
     "aipw with the spread of its rewards": (

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _random
 from .._typing import Tree
 from ..agents import Thompson
-from . import estimates
+from .conclusions import estimates
 from .export import WAITING, DecisionTable, table_of
 from .learning import chains_in_words
 from .status import allocation
@@ -82,8 +82,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         else {
             "per_unit": _number(gain.per_unit),
             "se": _number(gain.se),
-            "low": _number(gain.per_unit - 1.96 * gain.se),
-            "high": _number(gain.per_unit + 1.96 * gain.se),
+            "low": _number(gain.low),
+            "high": _number(gain.high),
             "total": _number(gain.total),
         },
         "why_estimates_differ": WHY,
@@ -100,13 +100,10 @@ class _Seen:
         self.any = bool(has.any())
         K = len(table.labels)
         if self.any:
-            # Of fewer than two rewards no estimate has a spread.
-            random = estimates.is_randomised(self.p) & (np.bincount(self.arms, minlength=K) >= 2)
-            blank = lambda e: estimates.Estimate(np.where(random, e.value, np.nan), np.where(random, e.se, np.nan))  # noqa: E731
             self.estimates = {
                 "naive": estimates.naive(self.arms, self.rewards, K),
-                "ipw": blank(estimates.ipw(self.arms, self.rewards, self.p)),
-                "aipw": blank(estimates.aipw(*self.arrays())),
+                "ipw": estimates.ipw(self.arms, self.rewards, self.p),
+                "aipw": estimates.aipw(*self.arrays()),
             }
         else:
             nothing = estimates.Estimate(np.full(K, np.nan), np.full(K, np.nan))
