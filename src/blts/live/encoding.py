@@ -48,4 +48,5 @@ def clock_from(text: str, t: int, due: bool, key: PRNGKey, batching: Batching, a
     """The clock that an experiment's row holds."""
     plays, state = json.loads(text)
     like = start_clock(key, batching, arms)
-    return Clock(jnp.asarray(t), jnp.asarray(plays, int), decode(json.dumps(state), like.batching), jnp.asarray(due))
+    # A type for t: without one it is weak, and everything that a clock enters would be compiled a second time after the first step.
+    return Clock(jnp.asarray(t, like.t.dtype), jnp.asarray(plays, int), decode(json.dumps(state), like.batching), jnp.asarray(due))
