@@ -78,7 +78,7 @@ class Agent(Contract):
 
         Args:
             row: a round of zeros, for its shapes and types.
-            capacity: how many rounds there will be.
+            capacity: for how many rounds there must be room: at least the horizon, and often more, because sizes are rounded up.
 
         Returns:
             The memory, any pytree of arrays.

@@ -37,7 +37,7 @@ class Belief(Contract):
         Args:
             model: of all arms.
             row: a round of zeros, for its shapes and types.
-            capacity: how many rounds there will be.
+            capacity: for how many rounds there must be room: the horizon or more.
 
         Returns:
             The memory.
