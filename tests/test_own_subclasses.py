@@ -13,7 +13,7 @@ import pytest
 from blts import _random, leap, posterior, simulate
 from blts._typing import Played, Row
 from blts.agents import UCB1, BayesUCB, Exact, Perturb, Pool, Thompson
-from blts.batching import DoublingCounts, Fixed
+from blts.batching import DoublingCounts, Fixed, Sequential
 from blts.declared import fact, rests_on, why_lost
 from blts.envs import Bandit
 from blts.errors import ConfigError, Lost
@@ -144,6 +144,19 @@ def test_a_scheme_that_closes_more_batches_keeps_all_their_ends():
 
     with pytest.raises(ConfigError, match=r"Wrong closed 30 batches, and its max_batches\(\) returns 5"):
         simulate(0, WORLD, UCB1(3), Wrong(), horizon=30, replications=2)
+
+
+@pytest.mark.parametrize("engine", ["step", "leap"])
+def test_a_bound_on_batches_that_falls_with_the_horizon_is_refused(engine):
+    class Falling(Sequential):
+        def max_batches(self, horizon, actions):
+            return 60 - horizon
+
+    agent = Thompson(PLAIN, Exact(), 3)
+    with pytest.raises(ConfigError, match=r"Falling closed 30 batches.* 30 for 30 rounds but less for more"):
+        simulate(0, WORLD, agent, Falling(), horizon=30, replications=2, engine=engine)
+    trace = simulate(0, WORLD, agent, Falling(), horizon=20, replications=2, engine=engine)  # 20 is the size of a program
+    assert (trace.ends == np.arange(1, 21)).all()
 
 
 def test_randomised_indices_have_no_propensities_of_zero_and_one():

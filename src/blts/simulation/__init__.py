@@ -136,6 +136,11 @@ def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: A
     closed, most = max(int(record.batches.max()) for record in records), batching.max_batches(horizon, env.actions)
     if closed > most:
         raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its max_batches() returns {most}; mend it.")
+    if any(record.ends.shape[0] < record.batches.max() for record in records):  # arrays have room for more rounds than the horizon
+        raise ConfigError(
+            f"{type(batching).__name__} closed {closed} batches, and its max_batches() returns {most} for {horizon} rounds but "
+            "less for more rounds; it must not decrease with the horizon."
+        )
 
 
 def _is_whole(value: Any) -> bool:
