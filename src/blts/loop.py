@@ -126,11 +126,12 @@ class Written(NamedTuple):
     actions: Array
 
 
-class Run(NamedTuple):
-    """What is simulated."""
+class Inputs(NamedTuple):
+    """What both ways through the rounds are given."""
 
     keys: Key[Array, " replications"]
     wanted: Bool[Array, " replications"]
+    """False for replications that only fill up an array."""
     env: Any
     agent: Any
     batching: Any
@@ -167,7 +168,7 @@ def run(
     go = _together if agent.incremental else _in_turns
     wanted = jnp.arange(replications) < (replications if used is None else used)
     begin = beginning(env, agent, batching, capacity)
-    lane, written = go(Run(keys, wanted, env, agent, batching, times, horizon, begin), lanes, written)
+    lane, written = go(Inputs(keys, wanted, env, agent, batching, times, horizon, begin), lanes, written)
     return Record(
         regret=written.regret,
         ends=jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0),
@@ -251,9 +252,9 @@ def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> l
     return _lanes.of_lanes(drawn, lambda x: x.reshape(*x.shape[:-1], pairs, first.shape[0]))
 
 
-def _together(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All lanes in the same round, learning whenever their batch is closed."""
-    keys, _, env, agent, batching, times, horizon, begin = run  # those that are not wanted cost next to nothing here
+    keys, _, env, agent, batching, times, horizon, begin = inputs  # those that are not wanted cost next to nothing here
     R = keys.shape[0]
 
     def one(words, pair, half, lane: Lane) -> tuple[Lane, Bool[Array, ""], Array]:
@@ -334,9 +335,9 @@ class Turns(NamedTuple):
     written: Written
 
 
-def _in_turns(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
-    keys, wanted, env, agent, batching, times, horizon, _ = run
+    keys, wanted, env, agent, batching, times, horizon, _ = inputs
     R, points = keys.shape[0], times.shape[0]
     block = PLANNING_BLOCK if agent.observes_first else BLOCK
     everyone, size = jnp.arange(R), min(R, block if _lanes.on_cpu() else max(block, R // 4))
