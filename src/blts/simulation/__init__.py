@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import leap, loop
+from .. import leap
 from .._module import require_part
 from .._random import as_key
 from .._typing import PRNGKey
@@ -17,6 +17,7 @@ from ..batching import Batching
 from ..compilation import keep_programs
 from ..envs import Env
 from ..errors import ConfigError, whole
+from ..record import Record
 from ..specification import check_rewards, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
@@ -125,7 +126,7 @@ def simulate(
     return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
 
 
-def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
+def _check_records(records: list[Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
     """Refuse a run with actions that do not exist, or one whose ends of batches did not all fit."""
     played = min(int(record.plays.sum(0).min()) for record in records) if env.actions else horizon
     if played < horizon:
