@@ -1,7 +1,7 @@
 """The compiled programs of a simulation: their array sizes, the threads and devices that run them.
 
 Another horizon or number of replications need not be compiled again: array sizes are rounded up to one of a few, the number of
-rounds is an argument, and what was computed too much is cut off. The numbers are the same.
+rounds is an argument, and what was computed too much is cut off. The numbers are the same, up to the last bits of diagnostics.
 """
 
 from __future__ import annotations
