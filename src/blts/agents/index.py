@@ -81,7 +81,7 @@ class _RewardMeans:
     incremental = fact("observe")
     actions: int
 
-    def init(self, key) -> Any:
+    def init(self, key) -> Tree:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
     def empty(self, row, capacity):
@@ -274,7 +274,7 @@ class BayesUCB(_Index, Agent):
     def _laws(self, seen, obs) -> Any:
         return marginals(self.model, seen, obs)
 
-    def init(self, key) -> Any:
+    def init(self, key) -> Tree:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
     def empty(self, row: Row | None, capacity):
