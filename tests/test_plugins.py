@@ -161,6 +161,15 @@ def failing(on):
     return 1 / 0
 
 
+class Mute(Exception):
+    def __str__(self):
+        return 1 / 0
+
+
+def mute(on):
+    raise Mute
+
+
 def scheme(on):
     return Fixed(10)
 '''
@@ -242,6 +251,7 @@ def test_ctrl_c_while_a_package_is_imported_stops(site):
     ("value", "words"),
     [
         ("good:failing", r"The agent 'x' of the package good cannot be built \(ZeroDivisionError: division by zero\)\."),
+        ("good:mute", r"The agent 'x' of the package good cannot be built \(Mute\)\."),
         ("good:scheme", r"The agent 'x' of the package good builds a Fixed; it must build an object of blts.Agent or"),
     ],
 )
@@ -270,11 +280,18 @@ def test_names_that_are_taken(site):
 
 def test_results_depend_on_the_code_of_the_packages_that_a_study_uses(site):
     install(site, "good", {"agents": {"timid": "good:timid"}}, GOOD)
+    points = site / "good-1.0.dist-info" / "entry_points.txt"
     plain = Study("plain", conditions=({"env": "gaussian", "agent": "ucb1"},))
     mine = Study("mine", conditions=({"env": "gaussian", "agent": "timid"},))
     assert version_for(plain) == code_version()
     before = version_for(mine)
     assert before not in ("", code_version())
+    assert version_for(mine) == before
+    points.write_text("[blts.agents]\ntimid = good:Timid\n")  # another part under that name
+    plugins.offered.cache_clear()
+    assert version_for(mine) != before
+    points.write_text("[blts.agents]\ntimid = good:timid\n")
+    plugins.offered.cache_clear()
     assert version_for(mine) == before
     (site / "good.py").write_text(GOOD.replace("scale=0.25", "scale=0.5"))
     importlib.invalidate_caches()

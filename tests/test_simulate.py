@@ -304,7 +304,9 @@ def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch
     monkeypatch.setattr(programs, "rounded_up", lambda size: size)
     for trace in rounded:
         exact = run(agent, replications=trace.replications, horizon=trace.horizon, times=None, keep_actions=True)
-        assert trace == exact
+        assert same(trace, exact, but=("distance",))
+        # XLA's rsqrt has other last bits in a vector than at the end of an array, which is elsewhere in a larger array.
+        np.testing.assert_allclose(trace.diagnostics.distance, exact.diagnostics.distance, rtol=1e-6)
     assert programs.stepping()._cache_size() > before, "every size of its own is compiled on its own"
 
 

@@ -76,15 +76,15 @@ class Info(NamedTuple):
 
     @staticmethod
     def of(
-        finite: Any,
-        acceptance: Any = _NAN,
-        ess: Any = _NAN,
-        rhat: Any = _NAN,
-        distance: Any = _NAN,
-        residual: Any = _NAN,
+        finite: ArrayLike,
+        acceptance: ArrayLike = _NAN,
+        ess: ArrayLike = _NAN,
+        rhat: ArrayLike = _NAN,
+        distance: ArrayLike = _NAN,
+        residual: ArrayLike = _NAN,
         *,
-        stuck: Any = _NAN,
-        least: Any = _NAN,
+        stuck: ArrayLike = _NAN,
+        least: ArrayLike = _NAN,
     ) -> Info:
         """An `Info` whose arrays have the shape of `finite`.
 

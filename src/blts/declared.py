@@ -285,7 +285,7 @@ def missing(value: Any, cls: type) -> list[str]:
 
     Args:
         value: the object.
-        cls: a base class or protocol.
+        cls: a base class.
 
     Returns:
         Their names.

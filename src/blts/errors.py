@@ -62,6 +62,21 @@ def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int
     raise ConfigError(f"{name} must be a whole number {limits}; got {value!r}.")
 
 
+def type_and_message(error: BaseException) -> str:
+    """An error of other code, for a sentence.
+
+    Args:
+        error: the error.
+
+    Returns:
+        Its type and message, without the full stop; the type alone where `str(error)` fails.
+    """
+    try:
+        return f"{type(error).__name__}: {str(error).rstrip('.')}"
+    except Exception:
+        return type(error).__name__
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name.
 

@@ -1,17 +1,17 @@
 """The one loop: every agent in every environment under every batching scheme, many replications at once.
 
-`play` is one round of one replication, and the loop runs it in all replications, which are lanes (see `lanes`). There are two
-ways to go through the rounds:
+`play` is one round of one replication. The loop runs it for all replications, which are the lanes of the batch axis (see
+`lanes`). There are two ways to go through the rounds:
 
-- agents whose learning is cheap (`incremental`) learn as part of the round, and all lanes are in the same round (`_together`).
-  What many rounds draw at random is then drawn at once, ahead of them;
-- others wait when their batch is closed until enough have gathered, and a block of those furthest behind learns (`_in_turns`).
-  Under `vmap` a per-replication `cond` would run the sampler in every lane at every round; in lockstep all would wait for
-  the longest batch.
+- In lockstep (`_together`), for agents whose `observe` is cheap (`incremental`): all lanes are in the same round, and `observe` is
+  part of the round. Random numbers of many rounds are drawn at once.
+- In turns (`_in_turns`), for all others: a lane whose batch has ended waits until a block of lanes is due, and `observe` is called
+  for the block, those furthest behind first. A `cond` under `vmap` would run the sampler in every lane at every round, and in
+  lockstep all lanes would wait for the longest batch.
 
-Keys come from indices, never from a carried key: replication key = fold_in(root, replication), and the round's keys for the
-environment, for acting and for learning are the generator's blocks (purpose, t) under it. So chunked = whole, and a lane's
-schedule cannot change its numbers.
+Keys are computed from indices and never carried: a replication's key is fold_in(root, replication), and the keys of round t for the
+environment, for acting and for learning are the generator's blocks (purpose, t) under it. So the results of a replication depend
+neither on the others nor on when it waits.
 """
 
 from __future__ import annotations
@@ -31,75 +31,12 @@ from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from .arrays import order, where
 from .decision import Clock, decide
 from .history import block_of
+from .record import Diagnostics, Record
 
-AHEAD = 8  # pairs of rounds drawn at once: enough for long vectors, few enough for the cache and for the bits of a word
-BLOCK = 192  # lanes that learn together on a CPU; elsewhere a quarter of them do
-PLANNING_BLOCK = 64  # of those that plan, where all wait for the longest plan
-LAST = 2**32 - 1  # no round has this number: what folds it in has a key of its own
-
-
-class Diagnostics(NamedTuple):
-    """What the refreshes of a replication reported, gathered."""
-
-    refreshes: Int[Array, " replications"]
-    finite: Bool[Array, " replications"]
-    acceptance: Float[Array, " replications"]
-    """Mean over refreshes."""
-    ess: Float[Array, " replications"]
-    """Smallest of any refresh."""
-    rhat: Float[Array, " replications"]
-    """Largest of any refresh."""
-    distance: Float[Array, " replications"]
-    """Mean over refreshes of the distance to the exact posterior, in posterior sds."""
-    residual: Float[Array, " replications"]
-    """Largest of any refresh: what a plan may lose a round in the model it was made for."""
-    stuck: Float[Array, " replications"]
-    """Largest of any refresh: the share of an arm's chains that did not move, or ended far from the others."""
-    least: Float[Array, " replications"]
-    """Smallest of any refresh: the acceptance of an arm's chains."""
-    unsound: Int[Array, " replications"]
-    """Refreshes that passed a limit of `diagnosis`."""
-
-    @staticmethod
-    def start() -> Diagnostics:
-        """Of one replication."""
-        number = lambda value: jnp.asarray(value, float)  # noqa: E731
-        limits = number(jnp.inf), number(-jnp.inf)
-        none = jnp.zeros((), int)
-        return Diagnostics(none, jnp.ones((), bool), number(0), *limits, number(0), limits[1], limits[1], limits[0], none)
-
-    def plus(self, info: Info) -> Diagnostics:
-        k = self.refreshes + 1
-        return Diagnostics(
-            k,
-            self.finite & info.finite,
-            self.acceptance + (info.acceptance - self.acceptance) / k,
-            jnp.minimum(self.ess, info.ess),
-            jnp.maximum(self.rhat, info.rhat),
-            self.distance + (info.distance - self.distance) / k,
-            jnp.maximum(self.residual, info.residual),
-            jnp.maximum(self.stuck, info.stuck),
-            jnp.minimum(self.least, info.least),
-            self.unsound + ~info.sound,
-        )
-
-
-class Record(NamedTuple):
-    """What is written down of a run, with the replications last, as the loop writes it."""
-
-    regret: Float[Array, "points replications"]
-    """Cumulative regret at the recorded times."""
-    ends: Int[Array, "batches replications"]
-    """The rounds with which batches ended; 0 beyond the last."""
-    actions: Array
-    """Every action, `[rounds, …, replications]`, where asked for; otherwise no rows."""
-    plays: Int[Array, "actions replications"]
-    batches: Int[Array, " replications"]
-    reward: Float[Array, " replications"]
-    """Sum over all rounds."""
-    best: Float[Array, " replications"]
-    """In how many rounds a best action was played; in an MDP, an optimal action of the state."""
-    diagnostics: Diagnostics
+AHEAD = 8  # pairs of rounds drawn at once: long vectors that fit into the cache; 2·AHEAD bits must fit into 32
+BLOCK = 192  # lanes refreshed together on a CPU; elsewhere at least a quarter of all lanes
+PLANNING_BLOCK = 64  # the same for agents that plan: a block takes as long as its longest plan
+LAST = 2**32 - 1  # an index that no round has, for keys that belong to no round
 
 
 class Lane(NamedTuple):
@@ -119,18 +56,19 @@ class Lane(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What is written down round by round, with the lanes last; see `Record`."""
+    """The arrays that are written to at each round, with the lanes last; see `Record`."""
 
     regret: Float[Array, "points lanes"]
     ends: Int[Array, "batches lanes"]
     actions: Array
 
 
-class Run(NamedTuple):
-    """What is simulated."""
+class Inputs(NamedTuple):
+    """The arguments of `_together` and `_in_turns`."""
 
     keys: Key[Array, " replications"]
     wanted: Bool[Array, " replications"]
+    """False for replications that are only there because sizes are rounded up."""
     env: Any
     agent: Any
     batching: Any
@@ -154,20 +92,32 @@ def run(
     keep_actions: bool,
     capacity: int | None = None,
 ) -> Record:
-    """All rounds of `replications` runs, numbered from `first`.
+    """Simulate replications.
 
-    The arrays have room for `capacity` rounds (None: for `horizon`, which is then a plain number). Recorded `times` after the
-    horizon are not reached; they fill up an array that has room for more. Of the replications the first `used` ones are wanted
-    (None: all); the others need not be played.
+    Args:
+        key: the root key.
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        times: the rounds at which the regret is recorded, in order; those after the horizon are ignored.
+        first: the number of the first replication.
+        horizon: the number of rounds.
+        used: how many replications are wanted (None: all); the results of the others are undefined.
+        replications: the number of replications, `used` rounded up to the size of a program.
+        keep_actions: whether every action is recorded.
+        capacity: how many rounds the arrays have room for (None: `horizon`, which is then a plain number).
+
+    Returns:
+        Their record.
     """
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     capacity = int(horizon) if capacity is None else capacity
     horizon = jnp.asarray(horizon, int)
-    lanes, written = start(keys, env, agent, batching, times.shape[0], horizon=capacity, keep_actions=keep_actions)
+    lanes, written = start(keys, env, agent, batching, times.shape[0], capacity=capacity, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
     wanted = jnp.arange(replications) < (replications if used is None else used)
     begin = beginning(env, agent, batching, capacity)
-    lane, written = go(Run(keys, wanted, env, agent, batching, times, horizon, begin), lanes, written)
+    lane, written = go(Inputs(keys, wanted, env, agent, batching, times, horizon, begin), lanes, written)
     return Record(
         regret=written.regret,
         ends=jnp.where(jnp.arange(written.ends.shape[0])[:, None] < lane.batches, written.ends, 0),
@@ -180,22 +130,23 @@ def run(
     )
 
 
-def start(keys, env, agent, batching, points: int, *, horizon: int, keep_actions: bool) -> tuple[Lane, Written]:
+def start(keys, env, agent, batching, points: int, *, capacity: int, keep_actions: bool) -> tuple[Lane, Written]:
+    """The state of all lanes before round 1, and the arrays to write to, with room for `capacity` rounds."""
     R = keys.shape[0]
     action = jax.eval_shape(partial(_row, env), keys[0]).action
-    # One slot more than there can be batches: what is written of a batch that has not ended stays in the last.
-    ends = jnp.zeros((batching.max_batches(horizon, env.actions) + 1, R), int)
-    actions = jnp.zeros((horizon if keep_actions else 0, *action.shape, R), action.dtype)
-    begin = beginning(env, agent, batching, horizon)
+    # One slot more than there can be batches: the running batch has one too.
+    ends = jnp.zeros((batching.max_batches(capacity, env.actions) + 1, R), int)
+    actions = jnp.zeros((capacity if keep_actions else 0, *action.shape, R), action.dtype)
+    begin = beginning(env, agent, batching, capacity)
     return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
 
 
-def beginning(env, agent, batching, horizon: int) -> Callable[[PRNGKey], Lane]:
-    """A function from a replication's key to its state before round 1, with room for so many rounds."""
+def beginning(env, agent, batching, capacity: int) -> Callable[[PRNGKey], Lane]:
+    """A function from a replication's key to its state before round 1, whose memory has room for `capacity` rounds."""
 
     def begin(key: PRNGKey) -> Lane:
         row = jax.eval_shape(partial(_row, env), key)
-        history = agent.empty(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), row), horizon)
+        history = agent.empty(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), row), capacity)
         key_env, key_agent = _random.split(_random.fold_in(key, 0))
         env_state, obs = env.reset(key_env)
         state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
@@ -206,7 +157,7 @@ def beginning(env, agent, batching, horizon: int) -> Callable[[PRNGKey], Lane]:
 
 
 def _row(env, key) -> Row:
-    """A row as this environment makes it, for its shapes."""
+    """A row of this environment, for its shapes and types."""
     state, obs = env.reset(key)
     action = jnp.zeros((), int if env.actions else float)  # without a number of actions, they are continuous
     _, step = env.step(key, state, action)
@@ -214,7 +165,7 @@ def _row(env, key) -> Row:
 
 
 def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
-    """One round of one replication where `live`: the lane after it, whether it closes the batch, and the action."""
+    """One round of one replication where `live`: the lane after it, whether the batch ends with it, and the action."""
     key, now = _random.from_words(words), Round(pair, half)
     choose = lambda played: (agent.act(round_key(key, now, ACT), lane.agent, lane.obs, played), ())  # noqa: E731
     clock = Clock(now.t, lane.plays, lane.batching, jnp.asarray(False))
@@ -239,21 +190,21 @@ def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tu
 
 
 def observe_alone(agent, key: PRNGKey, lane: Lane) -> tuple[Tree, Info]:
-    """`observe` for one replication, a block of one."""
+    """`agent.observe` for one replication, as a block of one."""
     block = jax.tree.map(lambda x: x[None], (lane.agent, lane.history))
     return jax.tree.map(lambda x: x[0], agent.observe(key[None], *block))
 
 
 def draw_ahead(draw, words: Array, first: Int[Array, " lanes"], pairs: int) -> list[_lanes.Value]:
-    """What every lane draws in so many pairs of rounds from its `first` one on, with the pairs before the lanes."""
+    """The random numbers of `pairs` pairs of rounds, from each lane's pair `first` on; arrays have axes (…, pairs, lanes)."""
     numbers = (first + jnp.arange(pairs)[:, None]).reshape(-1)
     drawn = draw(jnp.tile(words, pairs), numbers)
     return _lanes.of_lanes(drawn, lambda x: x.reshape(*x.shape[:-1], pairs, first.shape[0]))
 
 
-def _together(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
-    """All lanes in the same round, learning whenever their batch is closed."""
-    keys, _, env, agent, batching, times, horizon, begin = run  # those that are not wanted cost next to nothing here
+def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+    """All rounds in lockstep: `observe` is part of the round, and its result is used where the batch ended."""
+    keys, _, env, agent, batching, times, horizon, begin = inputs  # `wanted` is not used: in lockstep it would save nothing
     R = keys.shape[0]
 
     def one(words, pair, half, lane: Lane) -> tuple[Lane, Bool[Array, ""], Array]:
@@ -262,7 +213,7 @@ def _together(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
         return after._replace(agent=where(due, learned, after.agent)), due, action
 
     def report(words, lane: Lane) -> Lane:
-        # What such agents report is the same at every refresh, so they are asked once. (A number that is not finite stays so.)
+        # Such agents report the same at every refresh, so `observe` is asked once, at the end. (What is not finite stays so.)
         _, info = observe_alone(agent, _random.from_words(words), lane)
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
         return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
@@ -280,7 +231,21 @@ def _together(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
 
 
 def _in_lockstep(first, parts, end, words, times, horizon, lanes: Lane, written: Written) -> tuple[Lane, Written]:
-    """Round after round, each as a few of XLA's own kernels."""
+    """Run the compiled parts of a round for all rounds.
+
+    Args:
+        first: the program of `begin`.
+        parts: the program of a round, split into random numbers and the rest.
+        end: the program that reads the final state: leaves that neither it nor a round reads are not carried.
+        words: the replications' keys.
+        times: the rounds at which the regret is recorded.
+        horizon: the number of rounds.
+        lanes: the state before round 1.
+        written: the arrays to write to.
+
+    Returns:
+        The state after the last round, and the arrays.
+    """
     R, points = words.shape[-1], times.shape[0]
     everyone = jnp.arange(R)
     equal = _lanes.equal_leaves(first, parts.program, len(jax.tree.leaves(lanes)))
@@ -288,7 +253,7 @@ def _in_lockstep(first, parts, end, words, times, horizon, lanes: Lane, written:
     whole = lambda state: _lanes.shared(_lanes.replaced(lanes, kept, state), equal)  # noqa: E731
 
     def rounds(i, carry):
-        """Rounds 2·AHEAD·i … 2·AHEAD·(i + 1) - 1, of which there is no round 0."""
+        """Rounds 2·AHEAD·i to 2·AHEAD·(i + 1) - 1; there is no round 0."""
         first = i * AHEAD
         drawn = draw_ahead(parts.early[0], words, jnp.broadcast_to(first, R), AHEAD)
 
@@ -309,7 +274,10 @@ def _in_lockstep(first, parts, end, words, times, horizon, lanes: Lane, written:
         return state, ended, written._replace(ends=ends), point
 
     def write_ends(closed: Array, first: Int[Array, ""], ended: Int[Array, " lanes"], ends: Array) -> tuple[Array, Array]:
-        """The rounds, counted from `first`, whose bits are set: scattering is slow on a CPU, and most rounds end no batch."""
+        """Write the rounds `first` + i for the bits i that are set in `closed`.
+
+        Scattering at every round would be slow on a CPU, and most rounds end no batch.
+        """
 
         def earliest(carry):
             closed, ended, ends = carry
@@ -324,19 +292,19 @@ def _in_lockstep(first, parts, end, words, times, horizon, lanes: Lane, written:
 
 
 class Turns(NamedTuple):
-    """Lanes that are each in a round of their own."""
+    """The state of all lanes, each in a round of its own."""
 
     t: Int[Array, " lanes"]
     due: Bool[Array, " lanes"]
-    """Whether the batch is closed and its rewards are not seen yet."""
+    """Whether the batch has ended and the agent is not refreshed yet."""
     point: Int[Array, " lanes"]
     lanes: Lane
     written: Written
 
 
-def _in_turns(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
-    """Lanes play while they can; when a block of them waits, or nobody can play, those furthest behind learn."""
-    keys, wanted, env, agent, batching, times, horizon, _ = run
+def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Written]:
+    """All rounds in turns: lanes play until a block of them is due, or none can play; then those furthest behind are refreshed."""
+    keys, wanted, env, agent, batching, times, horizon, _ = inputs
     R, points = keys.shape[0], times.shape[0]
     block = PLANNING_BLOCK if agent.observes_first else BLOCK
     everyone, size = jnp.arange(R), min(R, block if _lanes.on_cpu() else max(block, R // 4))
@@ -356,14 +324,14 @@ def _in_turns(run: Run, lanes: Lane, written: Written) -> tuple[Lane, Written]:
         return jnp.any(plays(turns)) & (jnp.sum(turns.due) < size)
 
     def rounds(turns: Turns) -> Turns:
-        """At most 2·AHEAD rounds of every lane. What they draw, and what they make of the agent's state, is computed ahead."""
+        """At most 2·AHEAD rounds of every lane. What needs only the keys or the agent's state is computed before them."""
         first = Round.of(turns.t + 1)
         drawn = draw_ahead(parts.early[0], words, first.pair, AHEAD + 1)
         frozen = parts.early[1](turns.lanes.agent)
 
         def round(carry: tuple[Array, Turns]) -> tuple[Array, Turns]:
             i, turns = carry
-            # Lanes that play have played in all rounds since `first`, of which some were the second of their pair.
+            # A lane that plays has played in all i rounds since `first`, which is the first or the second round of a pair.
             of_pair = lambda x, pair: lax.dynamic_index_in_dim(x, pair, -2, False)  # noqa: E731
             now = _lanes.of_lanes(drawn, lambda x: jnp.where(first.half == 0, of_pair(x, i // 2), of_pair(x, (i + 1) // 2)))
             live, t = plays(turns), turns.t + 1

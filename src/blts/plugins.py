@@ -9,12 +9,9 @@ A package declares its parts in its `pyproject.toml`, in one of the groups below
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib.util
-import pathlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import ConfigError
+from .errors import ConfigError, type_and_message
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -55,7 +52,8 @@ class Plugin(NamedTuple):
             raise
         except BaseException as error:  # whatever another package does, sys.exit() too
             raise ConfigError(
-                f"{self} cannot be imported from {self.point.value!r} ({_words(error)}); mend, update or uninstall {self.package}."
+                f"{self} cannot be imported from {self.point.value!r} ({type_and_message(error)}); "
+                f"mend, update or uninstall {self.package}."
             ) from None
         if not callable(loaded):
             raise ConfigError(
@@ -63,29 +61,6 @@ class Plugin(NamedTuple):
                 "that builds one of its objects."
             )
         return loaded
-
-    def digest(self) -> str:
-        """A digest of the source of the module or package that defines it. Study results are stored under it.
-
-        Returns:
-            Hexadecimal digits.
-        """
-        root = self.point.module.split(".")[0]
-        spec = importlib.util.find_spec(root)
-        places = list(spec.submodule_search_locations or [spec.origin]) if spec else []
-        found = hashlib.sha256(f"{self.point.value}\n".encode())
-        for place in sorted(pathlib.Path(str(place)) for place in places):
-            for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
-                found.update(str(path.relative_to(place.parent)).encode() + b"\0" + path.read_bytes() + b"\0")
-        return found.hexdigest()
-
-
-def _words(error: BaseException) -> str:
-    """An error's type and message; the type alone where its message cannot be made."""
-    try:
-        return f"{type(error).__name__}: {str(error).rstrip('.')}"
-    except Exception:
-        return type(error).__name__
 
 
 @functools.cache

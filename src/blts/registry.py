@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from . import plugins
 from .declared import missing
-from .errors import BltsError, ConfigError, UnknownName, did_you_mean
+from .errors import BltsError, ConfigError, UnknownName, did_you_mean, type_and_message
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ class Entry(NamedTuple):
         except BltsError:
             raise
         except Exception as error:  # whatever another package does
-            raise ConfigError(f"{self} cannot be built ({type(error).__name__}: {str(error).rstrip('.')}).") from error
+            raise ConfigError(f"{self} cannot be built ({type_and_message(error)}).") from error
         base, name = _BUILDS.get(self.kind, object), type(built).__name__
         if not isinstance(built, base):
             raise ConfigError(f"{self} builds a {name}; it must build an object of blts.{base.__name__} or of a subclass.")

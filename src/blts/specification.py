@@ -1,4 +1,4 @@
-"""Before a simulation: check that the agent's model gives a density to the rewards that the environment pays."""
+"""Checks before a simulation (the agent's model gives rewards a density) and after it (regret is computed from the means paid)."""
 
 from __future__ import annotations
 

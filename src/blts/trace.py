@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from . import diagnosis, statistics
 from .errors import ConfigError
-from .loop import Diagnostics, Record
+from .record import Diagnostics, Record
 
 
 class RegretBand(NamedTuple):

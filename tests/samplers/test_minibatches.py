@@ -14,6 +14,7 @@ from blts import _random, random
 from blts.models import Gaussian, StudentT
 from blts.samplers import Chain, Langevin, potential
 from blts.samplers.chain import SCORING_ROWS
+from blts.samplers.modes import find_modes, surface_of_rows
 from laws import LEVEL, counts_p, gaussian_p, ks_p, mean_p, second_moment_p, variance_p
 from targets import CHAINS, Logistic, rows_of, share
 
@@ -159,9 +160,9 @@ def test_modes_looked_for_on_a_sample_are_those_of_all_rows():
     starts = jnp.linspace(-4.0, 4.0, 8)[:, None]
 
     def modes(size, polish: int | None = None):
-        surface = potential.surface_of_rows(model, rows, size)
+        surface = surface_of_rows(model, rows, size)
         surface = surface if polish is None else surface._replace(polish=polish, sampled=False)
-        return potential.modes(surface, starts, model.prior_precision(), rows.n)
+        return find_modes(surface, starts, model.prior_precision(), rows.n)
 
     def shares(found):
         """The masses right and left of 0, and where the modes are, in sds of the posterior there."""
@@ -183,7 +184,7 @@ def test_masses_of_a_million_rows_are_compared_in_single_precision():
     rows, model = rows_of(rewards), StudentT(prior_sd=3.0, scale=1.0)
     places = np.float32([[2.3], [-2.3]])
     right, left = (stats.t.logpdf(rewards.astype(float), 3, loc=float(x[0])).sum() for x in places)
-    surface = potential.surface_of_rows(model, rows, None)
+    surface = surface_of_rows(model, rows, None)
     found = np.diff(jax.jit(jax.vmap(lambda x: surface.value(x, True)))(places))[0]
     assert found == pytest.approx(right - left, abs=0.6)  # two roundings of U
     plain = np.diff(jax.jit(jax.vmap(potential.from_rows(model, rows, jnp.ones(1)).value))(places))[0]

@@ -78,7 +78,7 @@ class Agent(Contract):
 
         Args:
             row: a round of zeros, for its shapes and types.
-            capacity: how many rounds there will be.
+            capacity: for how many rounds there must be room: at least the horizon, and often more, because sizes are rounded up.
 
         Returns:
             The memory, any pytree of arrays.
@@ -171,14 +171,14 @@ class Agent(Contract):
         return True
 
     def laws(self, state: Tree, obs: Tree = ()) -> Marginal | None:
-        """The closed laws of the arms' mean rewards, of which a round draws one each and plays the largest.
+        """The distributions of the arms' mean rewards, in closed form: a round draws from each and plays the largest.
 
         Args:
             state: that of the batch.
             obs: what the environment shows; `()` for a bandit without contexts.
 
         Returns:
-            The laws, stacked over arms; None, the default, where they are not closed or it does not play so.
+            The distributions, stacked over arms; None, the default, without a closed form or where it does not play so.
         """
         return None
 

@@ -1,8 +1,8 @@
 """Agents without posterior draws: UCB1, Bayes-UCB, ε-greedy, batched elimination, uniform.
 
 They know what they played before they know what it earned: bonuses count plays inside the batch, means are of
-observed rewards. Equal values are broken by an order drawn once a replication, which is the same in law as shuffling
-the arms.
+observed rewards. Equal values are broken by an order drawn once a replication, which has the same distribution as
+shuffling the arms.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _RewardMeans:
     incremental = fact("observe")
     actions: int
 
-    def init(self, key) -> Any:
+    def init(self, key) -> Tree:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
     def empty(self, row, capacity):
@@ -232,7 +232,7 @@ class BayesUCB(_Index, Agent):
     long batch is not spent on one arm; `count="observed"` is the textbook index on observed rewards alone.
 
     Args:
-        model: a model with an exact posterior whose mean reward has a closed law.
+        model: a model with an exact posterior whose mean reward has a distribution in closed form.
         horizon: the number of rounds T.
         c: the exponent of log T.
         count: "plays" or "observed".
@@ -274,7 +274,7 @@ class BayesUCB(_Index, Agent):
     def _laws(self, seen, obs) -> Any:
         return marginals(self.model, seen, obs)
 
-    def init(self, key) -> Any:
+    def init(self, key) -> Tree:
         return Known(_order(key, self.actions), self.empty(None, 0))
 
     def empty(self, row: Row | None, capacity):

@@ -119,8 +119,8 @@ class Thompson(Agent):
     def propensities(self, state, obs=(), *, draws: int = 4096) -> Float[Array, " arms"]:
         """P(a is played) for every arm, the same at every round of the batch.
 
-        By quadrature where the arms' mean rewards have closed laws, exactly for pools of arms with data; otherwise from
-        `draws` draws an arm, whose error is below 1/√draws (fixed draws: the same state gives the same answer).
+        By quadrature where the arms' mean rewards have distributions in closed form, exactly for pools of arms with data;
+        otherwise from `draws` draws per arm, with an error below 1/√draws (the draws are fixed, so is the answer for a state).
         """
         laws = self.laws(state, obs)
         if laws is not None:
@@ -132,7 +132,7 @@ class Thompson(Agent):
         return propensity.of_values(values.T)
 
     def laws(self, state, obs=()) -> marginal.Marginal | None:
-        """The closed laws of the arms' mean rewards within a batch, of which a round draws one each; None without them."""
+        """The distributions of the arms' mean rewards that a round draws from; None where they have no closed form."""
         return self.belief.laws(self.model, state, obs) if self.draws_mean_rewards else None
 
     @rests_on("propensities", "act")

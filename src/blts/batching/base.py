@@ -72,7 +72,7 @@ class Batching(Contract):
             actions: how many actions there are.
 
         Returns:
-            The bound; by default one batch per round.
+            The bound, which must not decrease with the horizon; by default one batch per round.
         """
         del actions
         return horizon

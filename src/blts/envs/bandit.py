@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ class Bandit(Env):
         object.__setattr__(self, "arms", arms)
 
     @classmethod
-    def with_means(cls, model: Any, means: Any) -> Bandit:
+    def with_means(cls, model: models.Model, means: Numbers) -> Bandit:
         """A bandit with the given mean rewards, for models whose mean determines θ.
 
         Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from ..loop import Record
+from ..record import Record
 from . import engine
 from .choice import choose as choose
 from .choice import obstacle as obstacle

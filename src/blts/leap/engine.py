@@ -25,7 +25,7 @@ from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
 from ..agents import propensity
 from ..arrays import where
 from ..lanes import on_cpu
-from ..loop import Diagnostics, Record
+from ..record import Diagnostics, Record
 
 BLOCK = 64  # lanes refreshed together on a CPU: their quadrature fits in the cache, and few idle lanes are computed
 ACCELERATOR_BLOCK = 2**15  # as many lanes as a GPU can use at once; more would only take more memory

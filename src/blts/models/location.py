@@ -39,7 +39,7 @@ class Laplace(NormalPrior, Model):
     noun: ClassVar[str] = "Laplace rewards"
 
     @classmethod
-    def with_sd(cls, prior_mean: Any = 0.0, prior_sd: Any = 1.0, sd: Any = 1.0) -> Laplace:
+    def with_sd(cls, prior_mean: Numbers = 0.0, prior_sd: Numbers = 1.0, sd: Numbers = 1.0) -> Laplace:
         """The model whose rewards have the given standard deviation, √2 · scale."""
         scale: Any = np.asarray(sd, float) / math.sqrt(2.0)
         return cls(prior_mean, prior_sd, scale)

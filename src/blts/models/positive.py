@@ -116,7 +116,7 @@ class Gamma(Model):
         return marginal.InverseGammaLaw(a, self.shape * b)
 
 
-def Exponential(a: Any = 1.0, b: Any = 1.0) -> Gamma:
+def Exponential(a: Numbers = 1.0, b: Numbers = 1.0) -> Gamma:
     """Exponential rewards with rate λ ~ Gamma(a, rate b): Gamma rewards of shape 1.
 
     >>> from blts.models import Exponential

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import _random, planning
 from .._module import array, is_concrete, module, require, short, static
-from .._typing import Array, Float, Int, Numbers, PRNGKey, Row, Scalar
+from .._typing import Array, Float, Int, Numbers, PRNGKey, Row, Scalar, Tree
 from ..declared import fact
 from ..errors import ConfigError
 from .arms import stack
@@ -101,11 +101,11 @@ class Tabular:
 
     # Rewards, pair by pair
 
-    def no_rewards(self) -> Any:
+    def no_rewards(self) -> Tree:
         """The summary of rewards before any is seen; nothing where they are known."""
         return jax.vmap(lambda single: single.empty())(self.rewards) if self.learns_rewards else ()
 
-    def draw_rewards(self, key: PRNGKey, summary: Any) -> Float[Array, "states actions"]:
+    def draw_rewards(self, key: PRNGKey, summary: Tree) -> Float[Array, "states actions"]:
         """Expected rewards: the known ones, or those of one draw from each pair's posterior."""
         S, A, _ = self.shape
         if not self.learns_rewards:

@@ -29,6 +29,7 @@ from . import potential as potentials
 from .base import Potential, Sampler
 from .langevin import Langevin
 from .metropolis import MALA
+from .modes import Modes, Whitening, modes_of_arm
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 BLOCK = 256  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache
@@ -200,16 +201,14 @@ class Chain:
             starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
             starts = starts.reshape(pairs, -1, dim)
             of_pair = lambda part, pair, chain: (  # noqa: E731
-                partial(_modes, store, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS),
+                partial(modes_of_arm, store, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
-            none = potentials.Modes(
-                potentials.Whitening.empty(pairs, potentials.MODES, dim=dim), jnp.zeros((pairs, potentials.MODES))
-            )
+            none = Modes.empty(pairs, dim=dim)
             modes = by_blocks(1, of_pair, (some,), none)
             # The chains of an arm are dealt out to its modes by their shares.
             offset = jax.vmap(lambda key: _random.uniform(_random.fold_in(key, RESTART), (A,)))(keys).reshape(pairs, 1)
-            which = jax.vmap(jax.vmap(potentials.Modes.which, (None, 0)))(modes, (jnp.arange(C) + offset) / C)
+            which = jax.vmap(jax.vmap(Modes.which, (None, 0)))(modes, (jnp.arange(C) + offset) / C)
         else:
             modes, which = None, None
 
@@ -244,14 +243,14 @@ class Chain:
         model: Model,
         prior_precision: Theta,
         theta: Theta,
-        at: Theta | potentials.Whitening,
+        at: Theta | Whitening,
         n: Int[Array, ""],
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `at` is the same for all chains of an arm, the point that the step size is tuned at, or the whitening at the
         chain's mode. `few` says that a minibatch holds all of its rows."""
         key = _random.from_words(words)
-        reference = at.centre if isinstance(at, potentials.Whitening) else at
+        reference = at.centre if isinstance(at, Whitening) else at
         curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
@@ -265,17 +264,17 @@ class Chain:
         else:
             anchor = self._mode(model, rows, scale, curvature, reference)
             target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale, few=few)
-        if isinstance(at, potentials.Whitening):
+        if isinstance(at, Whitening):
             return self._around(key, target, at, theta, n, self._limit(model, n), diagnose)
         if self.scale != "data":
             return self._iterate(key, target, theta, self._limit(model, n), diagnose)
         summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731
         seen = summary_curvature() if rows is None else rows.curvature(model, reference)
-        white = potentials.Whitening.of(reference, prior_precision, n, seen, model.information(reference))
+        white = Whitening.of(reference, prior_precision, n, seen, model.information(reference))
         z, info = self._iterate(key, white.potential(target), white.inverse @ (theta - reference), self._limit(model, n), diagnose)
         return reference + white.root @ z, info
 
-    def _around(self, key, target: Potential, white: potentials.Whitening, theta: Theta, n, limit, diagnose: bool):
+    def _around(self, key, target: Potential, white: Whitening, theta: Theta, n, limit, diagnose: bool):
         """The chain in coordinates in which the posterior is about a standard normal law."""
         dim = theta.shape[0]
         # A minibatch adds noise of variance n/|D| in each coordinate.
@@ -345,28 +344,6 @@ def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
     """Draws from the prior of each arm, always the same: starts for the way to its mode."""
     keys = _random.split(_random.as_key(0), STARTS)
     return jax.vmap(lambda single: jax.vmap(single.init)(keys))(model)
-
-
-def _modes(
-    store: Row | None,
-    most: Int[Array, ""],
-    size: int | None,
-    model: Model,
-    prior_precision: Theta,
-    starts: Float[Array, "starts dim"],
-    n: Int[Array, ""],
-    data: Tree,
-) -> potentials.Modes:
-    """The modes of one arm, looked for on a sample of `size` rows, or on all of them where it is None.
-
-    A chain on all data makes a pass over them at each step, and the search costs a few such passes more. With minibatches it would
-    be most of a refresh: there the sample says which modes there are, and all rows where they are and what mass they have.
-    """
-    if store is None:
-        surface = potentials.surface_of_summary(model, data, n)  # type: ignore[arg-type]
-    else:
-        surface = potentials.surface_of_rows(model, potentials.Rows(store, data, n, most), size)
-    return potentials.modes(surface, starts, prior_precision, n)
 
 
 def _ceil_div(a, b):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import leap, loop
+from .. import leap
 from .._module import require_part
 from .._random import as_key
 from .._typing import PRNGKey
@@ -17,6 +17,7 @@ from ..batching import Batching
 from ..compilation import keep_programs
 from ..envs import Env
 from ..errors import ConfigError, whole
+from ..record import Record
 from ..specification import check_rewards, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
@@ -41,35 +42,37 @@ def simulate(
     engine: str = "auto",
     misspecified: bool = False,
 ) -> Trace:
-    """Run `replications` independent runs of `horizon` rounds, numbered from `first`.
+    """Simulate an agent in an environment: independent replications of `horizon` rounds, numbered from `first`.
 
-    Replication r has the same numbers in whatever call it appears, so chunks and shards add up to the whole.
+    The results of replication r depend on the key and on r, not on which others run with it: replications can be spread over
+    several calls.
 
     Args:
         key: a seed or a key from `jax.random.key`.
-        env: what decisions are made about.
-        agent: what acts and learns; it has as many actions as the environment.
-        batching: when the agent sees its rewards.
+        env: the environment, which pays rewards.
+        agent: the agent, with as many actions as the environment.
+        batching: the batching scheme, which decides when the agent sees rewards.
         horizon: the number of rounds.
-        replications: how many independent runs.
-        first: the number of the first of them.
-        times: at which rounds the cumulative regret is recorded: every round (None), this many log-spaced rounds
-            (a number), or the rounds given. The log of rewards that SGLD agents need is O(horizon) all the same.
-        keep_actions: also record every action.
+        replications: the number of replications.
+        first: the number of the first one.
+        times: the rounds at which the cumulative regret is recorded: every round (None), this many log-spaced rounds
+            (a number), or the rounds given. Agents that need every reward, as with SGLD, still store O(horizon) of them.
+        keep_actions: whether every action is recorded.
         chunk: how many replications run at once (None: all); a smaller chunk needs less memory.
-        threads: over how many cores the replications are spread (None: all, on a CPU); the numbers are the same.
-        engine: "step" plays round by round; "leap" goes from one batch's end or recorded round to the next, at a cost that
-            does not grow with the rounds between, for `Thompson` with closed laws on a `Bandit`. They agree in law, not in
-            numbers, and a leap's numbers depend on `times`. "auto" leaps where that can be done and pays; it chooses from the
-            condition alone (environment, agent, batching, horizon, what is recorded), and `trace.engine` says which it took.
-        misspecified: run an agent whose model cannot give the environment's rewards, instead of refusing it.
+        threads: how many threads the replications are spread over (None: one per core, on a CPU). Results do not depend on it.
+        engine: "step" plays round by round. "leap" simulates all rounds up to the next batch end or recorded round at once, at
+            a cost that does not grow with their number; it needs a `Thompson` agent whose mean rewards have a posterior in
+            closed form, and a `Bandit`. Results of both have the same distribution but are different random draws, and those
+            of "leap" depend on `times`. "auto" leaps where it is possible and faster; the choice depends only on the
+            environment, the agent, the batching scheme, the horizon and what is recorded. `trace.engine` tells which was used.
+        misspecified: run an agent although its model cannot give the environment's rewards. Otherwise it is refused.
 
     Returns:
         A `Trace`: regret, plays, batches and diagnostics of every replication.
 
     Raises:
-        ConfigError: what cannot run, and what to change.
-        MemoryNeeded: where it would not fit.
+        ConfigError: an argument is invalid, or the parts do not fit one another; the message says what to change.
+        MemoryNeeded: the arrays would not fit into memory.
 
     >>> from blts import Exact, Gaussian, Thompson, DoublingCounts, simulate
     >>> from blts.envs import Bandit
@@ -125,8 +128,8 @@ def simulate(
     return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
 
 
-def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
-    """Refuse a run with actions that do not exist, or one whose ends of batches did not all fit."""
+def _check_records(records: list[Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
+    """Refuse results with actions that do not exist, or with more batches than there was room for."""
     played = min(int(record.plays.sum(0).min()) for record in records) if env.actions else horizon
     if played < horizon:
         raise ConfigError(
@@ -136,6 +139,11 @@ def _check_records(records: list[loop.Record], env: Any, agent: Any, batching: A
     closed, most = max(int(record.batches.max()) for record in records), batching.max_batches(horizon, env.actions)
     if closed > most:
         raise ConfigError(f"{type(batching).__name__} closed {closed} batches, and its max_batches() returns {most}; mend it.")
+    if any(record.ends.shape[0] < record.batches.max() for record in records):  # arrays have room for more rounds than the horizon
+        raise ConfigError(
+            f"{type(batching).__name__} closed {closed} batches, and its max_batches() returns {most} for {horizon} rounds but "
+            "less for more rounds; it must not decrease with the horizon."
+        )
 
 
 def _is_whole(value: Any) -> bool:
@@ -143,7 +151,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def recorded_times(times: int | Iterable[int] | None, horizon: int) -> np.ndarray:
-    """The rounds at which a trace is recorded; the horizon is always one of them."""
+    """The rounds at which a trace is recorded, for the argument `times` of `simulate`; the horizon is always one of them."""
     if times is None:
         return np.arange(1, horizon + 1, dtype=np.int32)
     if _is_whole(times):

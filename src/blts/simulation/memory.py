@@ -36,8 +36,7 @@ def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
     """
 
     def one_replication(key):
-        settings = {"horizon": sizes.rounds, "keep_actions": sizes.keep_actions}
-        return loop.start(key[None], env, agent, batching, sizes.points, **settings)
+        return loop.start(key[None], env, agent, batching, sizes.points, capacity=sizes.rounds, keep_actions=sizes.keep_actions)
 
     shape = (shape_of((env, agent, batching)), sizes._replace(replications=1))
     if shape not in _BYTES:

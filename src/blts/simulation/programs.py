@@ -1,7 +1,7 @@
 """The compiled programs of a simulation: their array sizes, the threads and devices that run them.
 
 Another horizon or number of replications need not be compiled again: array sizes are rounded up to one of a few, the number of
-rounds is an argument, and what was computed too much is cut off. The numbers are the same.
+rounds is an argument, and what was computed too much is cut off. The numbers are the same, up to the last bits of diagnostics.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from .. import leap, loop
 from .._typing import PRNGKey
+from ..record import Record
 
 LONGEST = int(np.iinfo(np.int32).max)  # rounds and replications are counted in 32 bits
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
@@ -78,7 +79,7 @@ class Run(NamedTuple):
 
 
 @cache
-def stepping() -> Callable[..., loop.Record]:
+def stepping() -> Callable[..., Record]:
     """`loop.run`, compiled for this machine's devices."""
     on_cpu = jax.default_backend() == "cpu"
     run = loop.run if on_cpu or jax.local_device_count() == 1 else on_all_devices
@@ -86,7 +87,7 @@ def stepping() -> Callable[..., loop.Record]:
     return jax.jit(run, static_argnames=("capacity", "replications", "keep_actions"), compiler_options=options)
 
 
-def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> loop.Record:
+def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> Record:
     """`loop.run` with the replications in equal parts, one for each device; what the last has too many is cut off."""
     devices = jax.local_devices()
     size = -(-replications // len(devices))
@@ -94,7 +95,7 @@ def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> loop.
 
     run: Any = partial(loop.run, replications=size, **settings)
 
-    def part(*inputs: Any) -> loop.Record:
+    def part(*inputs: Any) -> Record:
         *rest, first, horizon, used = inputs
         done = size * jax.lax.axis_index("device")
         return run(*rest, first + done, horizon, used - done)
@@ -111,7 +112,7 @@ it again."""
 _COMPILING: dict[Any, threading.Lock] = {}
 
 
-def execute(run: Run, engine: str, first: int, replications: int, threads: int | None, keep_actions: bool) -> list[loop.Record]:
+def execute(run: Run, engine: str, first: int, replications: int, threads: int | None, keep_actions: bool) -> list[Record]:
     """Run replications in equal parts, one for each thread: XLA runs a part in the thread that calls it.
 
     Args:
@@ -135,7 +136,7 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
     inputs = (run.key, run.env, run.agent, run.batching, times)
     batches = run.batching.max_batches(run.horizon, run.env.actions) + 1
 
-    def part(i: int) -> loop.Record:
+    def part(i: int) -> Record:
         record = program(
             *inputs,
             np.int32(first + i * size),

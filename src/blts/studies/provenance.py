@@ -56,7 +56,7 @@ def version_for(study: Study) -> str:
     """
     named = {(kind, table[key]) for table in study.conditions for key, kind in KINDS.items() if isinstance(table.get(key), str)}
     found = [plugins.chosen(*each) for each in sorted(named) if _is_of_a_package(*each)]
-    digests = [plugin.digest() for plugin in found]
+    digests = [plugin.point.value for plugin in found]
     if study.source:  # whose own digest is `study.code`
         import_beside(study.source)
     files = [pathlib.Path(study.source)] if study.source else _registering(named)

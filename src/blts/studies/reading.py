@@ -12,7 +12,7 @@ import threading
 import tomllib
 from typing import Any, NamedTuple
 
-from ..errors import BltsError, ConfigError
+from ..errors import BltsError, ConfigError, type_and_message
 from .spec import Study, UnknownField, check_fields
 
 
@@ -113,7 +113,7 @@ def _read_python(path: pathlib.Path) -> list[Study]:
     except BltsError:
         raise
     except Exception as error:  # whatever a user's file does
-        raise ConfigError(f"{path} cannot be run ({type(error).__name__}: {error}).") from None
+        raise ConfigError(f"{path} cannot be run ({type_and_message(error)}).") from None
     studies = found.get("studies", [found["study"]] if "study" in found else [])
     if not studies or not all(isinstance(study, Study) for study in studies):
         raise ConfigError(f"{path} must call a Study `study`, or a list of them `studies`.")

@@ -37,7 +37,7 @@ class Belief(Contract):
         Args:
             model: of all arms.
             row: a round of zeros, for its shapes and types.
-            capacity: how many rounds there will be.
+            capacity: for how many rounds there must be room: the horizon or more.
 
         Returns:
             The memory.
@@ -123,7 +123,7 @@ class Belief(Contract):
     """Whether an arm with data draws one of `members`, each with the same probability, of the mean reward `values`."""
 
     def laws(self, model: Model, state: Tree, obs: Tree) -> marginal.Marginal | None:
-        """The laws of the arms' mean rewards under `draw`.
+        """The distributions of the arms' mean rewards under `draw`.
 
         Args:
             model: of all arms.
@@ -131,7 +131,7 @@ class Belief(Contract):
             obs: the context; `()` without one.
 
         Returns:
-            The laws, stacked over arms; None, the default, where they are not closed.
+            The distributions, stacked over arms; None, the default, without a closed form.
         """
         return None
 
