@@ -139,28 +139,6 @@ def _cells(expected: np.ndarray) -> np.ndarray:
     return out
 
 
-class PosteriorSummary(NamedTuple):
-    """Posterior draws of the arms' mean rewards, summarised."""
-
-    mean: np.ndarray
-    median: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    best: np.ndarray
-    """P(best)."""
-    loss: np.ndarray
-    """Expected loss of choosing this arm: E[max_b μ_b - μ_a]."""
-
-
-def summarise(draws: np.ndarray, level: float = 0.95) -> PosteriorSummary:
-    """From draws [draws, arms]; what is infinite or undefined under a heavy tail is so here."""
-    top = draws.max(1)
-    best = np.bincount(draws.argmax(1), minlength=draws.shape[1]) / len(draws)
-    low, median, high = np.quantile(draws, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], axis=0)
-    with np.errstate(invalid="ignore"):
-        return PosteriorSummary(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
-
-
 class Gain(NamedTuple):
     per_unit: float
     se: float
