@@ -34,8 +34,9 @@ the other's normal, 40 % of experiments had a false winner with 30 rewards, 7 % 
 0 or 1, where nothing is asymptotic, need only a few."""
 ASSUMES = "Evidence assumes that an arm's rewards keep their distribution over time."
 ASSUMES_NUMBERS = "It is that of a t-test, for rewards with a finite variance."
-NODES = 65
-"""Values of m on which the minimum is searched; the logarithm of E is off by less than one part in a thousand."""
+NODES, PASSES = 17, 4
+"""The minimum over m is searched on so many values, and again between the neighbours of the lowest: to 1/8000 of the means' distance.
+Where one arm has far more rewards than the other, m is next to its mean."""
 
 
 class ArmRewards(NamedTuple):
@@ -110,12 +111,16 @@ def log_evidence(leader: ArmRewards, other: ArmRewards, *, binary: bool) -> np.n
     """
     low, high = np.minimum(leader.mean, other.mean)[..., None], np.maximum(leader.mean, other.mean)[..., None]
     if binary:  # the minimum may lie a little outside
-        low, high = np.maximum(low - 0.25 * (high - low), 1e-9), np.minimum(high + 0.25 * (high - low), 1 - 1e-9)
-    m = low + (high - low) * np.linspace(0, 1, NODES)
+        low, high = np.clip([low - 0.25 * (high - low), high + 0.25 * (high - low)], 1e-9, 1 - 1e-9)
     log_ratio = _log_ratio_binary if binary else _log_ratio_numbers
-    within = np.maximum((leader.squares + other.squares) / np.maximum(leader.n + other.n, 1), 1e-300)
-    M = [sum(log_ratio(_column(arm), m, r, within[..., None]) for arm in (leader, other)) for r in EFFECTS]
-    E = np.min(np.logaddexp.reduce(M), axis=-1) - math.log(len(EFFECTS))
+    within = ((leader.squares + other.squares) / np.maximum(leader.n + other.n, 1))[..., None]
+    E = np.zeros(0)
+    for _ in range(PASSES):
+        m = low + (high - low) * np.linspace(0, 1, NODES)
+        M = [log_ratio(_column(leader), m, r, within) + log_ratio(_column(other), m, r, within) for r in EFFECTS]
+        log_M = np.logaddexp.reduce(M) - math.log(len(EFFECTS))
+        E, at = np.min(log_M, axis=-1), np.argmin(log_M, axis=-1)[..., None]
+        low, high = (np.take_along_axis(m, np.clip(at + step, 0, NODES - 1), -1) for step in (-1, 1))
     return np.where((leader.mean > other.mean) & (leader.n > 0) & (other.n > 0), E, -np.inf)
 
 
@@ -125,7 +130,7 @@ def _column(arm: ArmRewards) -> ArmRewards:
 
 def _log_ratio_binary(arm: ArmRewards, m: np.ndarray, r: float, within: np.ndarray) -> np.ndarray:
     """log of Beta-binomial over binomial likelihood; Beta(cm, c(1 - m)) has the variance r m (1 - m) for c = 1/r - 1."""
-    c, ones = 1 / r - 1, arm.n * arm.mean
+    c, ones = 1 / r - 1, np.round(arm.n * arm.mean)
     a, b, zeros = c * m, c * (1 - m), arm.n - ones
     return special.betaln(a + ones, b + zeros) - special.betaln(a, b) - ones * np.log(m) - zeros * np.log1p(-m)
 
