@@ -95,7 +95,8 @@ def test_equal_arms_have_no_winner(name, arms, runs, units):
     by_posterior, by_evidence = winners(name, arms, runs, units)
     print(f"{name}, {arms} arms, {runs} experiments: {by_posterior:.3f} by P(best), {by_evidence:.3f} with evidence")
     assert by_evidence <= chance
-    assert by_posterior > 3 * chance  # the mutant
+    if arms == 2:  # the mutant; of five equal arms, none is often that far ahead
+        assert by_posterior > 3 * chance
 
 
 def pairs(rates, n: int, runs: int):
@@ -150,7 +151,8 @@ def test_the_grid_finds_the_minimum(monkeypatch, binary):
     assert (np.abs(coarse[some] - fine[some]) <= 1e-3 * fine[some]).all()
     if binary:  # and no m of the whole interval is lower
         m = np.broadcast_to(np.linspace(1e-5, 1 - 1e-5, 4001), (60, 4001))
-        M = [sum(evidence._log_ratio_binary(evidence._column(arm), m, r, m) for arm in arms) for r in evidence.EFFECTS]
+        one = lambda arm, r: evidence._log_ratio_binary(evidence._column(arm), m, r, m)  # noqa: E731
+        M = [one(arms[0], r) + one(arms[1], r) for r in evidence.EFFECTS]
         lowest = np.logaddexp.reduce(M).min(-1) - np.log(len(M))
         assert (coarse[some] <= lowest[some] + 2e-3 * fine[some]).all()
 
