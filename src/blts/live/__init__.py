@@ -13,8 +13,8 @@ How one reward travels, and which file each step is in:
    agent in the order of their decisions, `policy.freeze` computes the propensities of the new state, and the result is stored as
    the next policy version (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used.
 5. `export` joins decisions, propensities and rewards into one table. `report` makes of it naive, IPW and AIPW means (`estimates`)
-   and adds what may be concluded (`conclusions`): which rewards count (`counted`), their posterior (`posterior`, `lift`), evidence of
-   a difference (`evidence`), and a `recommendation`. `figures` draws; `status` says where the experiment stands.
+   and adds what may be concluded (`conclusions`): which rewards count (`counted`), their posterior (`posterior`, `lift`), evidence
+   of a difference (`evidence`), and a `recommendation`. `figures` draws; `status` says where the experiment stands.
 6. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
 
 `arms` adds and retires arms, each time with a policy version of its own. `answers` are the types that `Experiment` returns.

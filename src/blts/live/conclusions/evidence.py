@@ -35,7 +35,7 @@ the other's normal, 40 % of experiments had a false winner with 30 rewards, 7 % 
 ASSUMES = "Evidence assumes that an arm's rewards keep their distribution over time."
 ASSUMES_NUMBERS = "It is that of a t-test, for rewards with a finite variance."
 NODES, PASSES = 17, 4
-"""The minimum over m is searched on so many values, and again between the neighbours of the lowest: to 1/8000 of the means' distance.
+"""The minimum over m is searched on so many values, and again between the neighbours of the lowest: to 1/8000 of their range.
 Where one arm has far more rewards than the other, m is next to its mean."""
 
 
