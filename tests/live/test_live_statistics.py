@@ -257,11 +257,3 @@ def test_estimates_by_hand():
     scores = np.array([1 / 0.5, 0, 1 + (3 - 1) / 0.25, 1])  # arm 0, with m = 0, 0, 1, 1
     assert estimates.aipw(arms, rewards, p, batches).value[0] == pytest.approx(scores.mean())
     assert estimates.aipw(arms, rewards, p, batches).se[0] == pytest.approx(scores.std() / 2)
-
-
-def test_beliefs_by_enumeration():
-    draws = np.array([[0.0, 1.0], [2.0, 1.0], [3.0, 1.0], [0.0, 4.0]])
-    belief = estimates.summarise(draws)
-    assert belief.best.tolist() == [0.5, 0.5]
-    assert belief.loss.tolist() == [(1 + 4) / 4, (1 + 2) / 4]
-    assert belief.mean.tolist() == [1.25, 1.75]

@@ -14,8 +14,10 @@ How one reward travels, and which file each step is in:
    learned to them (`prior_families`, for each kind of model), and `learning` gives them to the agent in the order of their
    decisions. `policy.freeze` computes the propensities of the new state, and the result is stored as the next policy version
    (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used.
-5. `export` joins decisions, propensities and rewards into one table. `report` makes of it naive, IPW and AIPW means (`estimates`),
-   adds the posterior of the policy in use, and recommends; `figures` draws. `status` says where the experiment stands.
+5. `export` joins decisions, propensities and rewards into one table. `report` makes of it what may be concluded (`conclusions`):
+   which rewards count (`counted`), whether the model fits them (`misfit`), naive, IPW and AIPW means (`estimates`), the posterior
+   (`posterior`, `lift`), evidence of a difference (`evidence`), and a `recommendation`. `reports` keeps a report of every policy
+   version; `figures` draws; `status` says where the experiment stands.
 6. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
 
 `arms` adds and retires arms, each time with a policy version of its own. `answers` are the types that `Experiment` returns.

@@ -40,8 +40,8 @@ class Told(NamedTuple):
     ids: dict[str, list[Any]]
     awaited: int
     feedback_due: bool
-    why: str | None = None
-    """Why the refresh that followed, under external batching, is not used."""
+    warnings: tuple[str, ...] = ()
+    """What a person should know before trusting the experiment: the model does not fit the rewards, for instance."""
 
 
 class Refreshed(NamedTuple):

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import sqlalchemy as sa
 
 from ..models import Model
-from . import asking, encoding, entries, ledger, policy, schema
+from . import asking, encoding, entries, ledger, policy, priors, schema
 from .checks import check_text
 from .combining import Combiner
 from .database import Database, DbRow
-from .parts import EXTERNAL, Arm
+from .parts import EXTERNAL, Arm, single_model
 from .spec import Built, Spec
 
 
@@ -102,6 +103,12 @@ class Context:
         state = encoding.decode(entry.state, self._like[1])
         (law,) = encoding.decode(entry.law, [0])
         return Policy(version, active, arms, built, policy.Frozen(state, law, jnp.asarray(bool(entry.by_law))), prior)
+
+    def prior(self, current: dict[str, float], arms: np.ndarray, rewards: np.ndarray) -> dict[str, float]:
+        """The numbers of the prior for some rewards: where it is learned, those that fit them; elsewhere the present ones."""
+        if self.spec.prior is None or not self.spec.prior.learned:
+            return current
+        return priors.fitted(single_model(self.spec.model), arms, rewards)
 
     def build(self, active: tuple[int, ...], arms: tuple[Arm, ...], prior: dict[str, float]) -> Built:
         """The objects that decide, kept for the same arms and the same learned prior."""

@@ -187,6 +187,7 @@ def about(
     repeat: int = 0,
     force: bool = False,
     cutoff: float | None = None,
+    misfit: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a person may want to know of a policy version later.
 
@@ -201,6 +202,7 @@ def about(
         prior: numbers of the model's prior that were learned.
         repeat: refreshes there were since the last decision.
         force: whether the batch was closed before its rewards were in.
+        misfit: how the model does not fit the rewards.
         cutoff: when the last window began that was over; None where windows do not matter.
 
     Returns:
@@ -219,6 +221,7 @@ def about(
         "repeat": repeat,
         "force": force,
         "cutoff": cutoff,
+        "misfit": list(misfit),
         "diagnostics": {"finite": True} if diagnostics is None else diagnostics,
         "versions": {"blts": importlib.metadata.version("blts"), "jax": jax.__version__, "numpy": np.__version__},
         "precision": str(empty_dtype()),

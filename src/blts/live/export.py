@@ -29,6 +29,8 @@ class DecisionTable(NamedTuple):
     batches: np.ndarray
     policies: np.ndarray
     asked_at: np.ndarray
+    exposed_at: np.ndarray
+    """NaN where no exposure was told."""
     status: list[str]
     """pending, told, corrected, aggregate, default, missing or cancelled."""
     rewards: np.ndarray
@@ -43,6 +45,7 @@ class DecisionTable(NamedTuple):
 def table_of(experiment: Experiment) -> DecisionTable:
     """Every decision of an experiment."""
     decisions, vectors, rewards, arms = schema.decisions, schema.vectors, schema.rewards, schema.arms
+    exposures = schema.exposures
     with experiment.database.read() as c:
         found = ledger.fetch(
             c,
@@ -56,11 +59,15 @@ def table_of(experiment: Experiment) -> DecisionTable:
             .where(rewards.c.experiment == experiment.id)
             .order_by(rewards.c.position),
         )
+        shown = ledger.fetch(c, sa.select(exposures.c.t, exposures.c.at).where(exposures.c.experiment == experiment.id))
         known = c.execute(sa.select(arms).where(arms.c.experiment == experiment.id).order_by(arms.c.arm)).all()
         laws = {v: json.loads(p) for _, v, p in ledger.fetch(c, sa.select(vectors).where(vectors.c.experiment == experiment.id))}
     T, K = len(found), len(known)
     ts, arm, batch, policy, names, at = (np.array(list(x)) for x in zip(*found, strict=True)) if found else [np.zeros(0, int)] * 6
     status, reward, told = [WAITING] * T, np.full(T, np.nan), np.full(T, np.nan)
+    exposed = np.full(T, np.nan)
+    for t, when in shown:
+        exposed[t - 1] = when
     for t, kind, value, when in entries:  # in the order of the ledger, so the last one stands
         status[t - 1] = kind
         reward[t - 1] = np.nan if value is None else value
@@ -69,7 +76,9 @@ def table_of(experiment: Experiment) -> DecisionTable:
     p = np.stack([padded[name] for name in names]) if T else np.zeros((0, K))
     ids = [f"{experiment.code}-{t}" for t in ts]
     labels, active = [row.label for row in known], [row.retired is None for row in known]
-    return DecisionTable(ids, ts, arm.astype(int), batch, policy, at, status, reward, told, p, labels, active)
+    return DecisionTable(
+        ids, ts, arm.astype(int), batch, policy, at.astype(float), exposed, status, reward, told, p, labels, active
+    )
 
 
 def columns_of(table: DecisionTable) -> dict[str, list[Any]]:

@@ -63,8 +63,8 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
     drawings: dict[str, Callable[[], Figure]] = {}
     if len(table.t):
         drawings["allocation"] = lambda: _allocation(table, changes, look)
-    draws = posterior_draws(current)
-    if draws is not None and np.isfinite(draws).any():
+    draws = posterior_draws(experiment, table, current)
+    if np.isfinite(draws).any():
         drawings["posterior"] = lambda: _posterior(draws, current.labels, look)
     if (~np.isnan(table.rewards) & np.isin(table.arms, current.active)).any():
         drawings["rewards"] = lambda: _rewards(table, current)

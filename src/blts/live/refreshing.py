@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from . import entries, ledger, policy, priors, schema
+from . import entries, ledger, policy, schema
 from .answers import Refreshed, rewards_in_words
+from .conclusions import misfit
 from .database import DbRow
 from .learning import diagnostics, failings, learn
-from .parts import single_model
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -35,6 +35,8 @@ class Computed(NamedTuple):
     """The new version; only its number is not given yet."""
     diagnostics: dict[str, Any]
     failings: list[str]
+    misfit: list[str]
+    """How the model does not fit the rewards: the policy is used, and nothing is recommended."""
     repeat: int
     """Refreshes there were since the last decision."""
     force: bool
@@ -82,8 +84,10 @@ def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Compute
     repeat = _repeats(ctx, c, row.t)
     made, info = learned(ctx, current, rows, row.t, repeat)
     failed = failings(made.frozen, info, policy.is_fixed(current.built.agent), spec.rhat)
+    data = rows.data.of(current.active)
+    wrong = [one.sentence for one in misfit.misfits(made.built.model, data.arms, data.rewards, current.labels) if one.serious]
     ts = (silent + 1).tolist()
-    return Computed(row, current, row.position + len(ts), ts, rows, cutoff, made, info, failed, repeat, force, now)
+    return Computed(row, current, row.position + len(ts), ts, rows, cutoff, made, info, failed, wrong, repeat, force, now)
 
 
 def _not_yet(row: DbRow, why: str) -> Refreshed:
@@ -129,9 +133,7 @@ def _last_data(ctx: Context, c: sa.Connection, row: DbRow) -> str:
 
 def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[Policy, dict[str, Any]]:
     """What the agent makes of some rewards, with its diagnostics. A prior that is learned is fitted to them first."""
-    prior = current.prior
-    if ctx.spec.prior is not None and ctx.spec.prior.learned:
-        prior = priors.fitted(single_model(ctx.spec.model), rows.arms, rows.rewards)
+    prior = ctx.prior(current.prior, rows.arms, rows.rewards)
     built = ctx.build(current.active, current.arms, prior)
     state, info = learn(ctx.key, built.agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
     made = current._replace(built=built, frozen=policy.freeze(built.agent, state, ctx.spec.draw), prior=prior)
@@ -156,6 +158,7 @@ def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
         rows=new.rows,
         diagnostics=new.diagnostics,
         prior=new.made.prior,
+        misfit=new.misfit,
         **settings,
     )
     change.add_policy(

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from .. import _random
-from .._typing import Tree
-from ..agents import Thompson
-from .conclusions import estimates
+from ..models import Model
+from ..models.support import support_of_likelihood
+from .conclusions import estimates, evidence, misfit
+from .conclusions.counted import Counted, counted
+from .conclusions.lift import lifts
+from .conclusions.posterior import LEVEL, PosteriorSummary, posterior
+from .conclusions.recommendation import recommend
+from .conclusions.words import number, rounded
 from .export import WAITING, DecisionTable, table_of
-from .learning import chains_in_words
+from .learning import Data, chains_in_words
 from .status import allocation
 
 if TYPE_CHECKING:
     from .context import Policy
     from .experiment import Experiment
 
-DRAWS = 4096
-LEVEL = 0.95
-WINNER = 0.95  # P(best) from which an arm is recommended
+KINDS = {"pending": (WAITING,), "observed": ("told", "corrected", "aggregate"), "defaulted": ("default",)}
+KINDS |= {"missing": ("missing",), "cancelled": ("cancelled",)}
+"""What became of decisions, by the statuses of a table."""
 WHY = (
     "The naive mean is an arm's mean reward. After an adaptive allocation it is biased, mostly downwards: an arm whose first "
     "rewards were unlucky is played less, and keeps them. IPW and AIPW weight each reward by the probability of its decision, "
@@ -32,29 +33,34 @@ WHY = (
 
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
-    """A report as JSON could hold it; what does not exist is None."""
+    """A report on all rewards that count, as JSON could hold it.
+
+    Args:
+        experiment: what it is about.
+
+    Returns:
+        The report; what does not exist is None.
+    """
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
         current = experiment.context.policy(c, row.version)
-    table = table_of(experiment)
-    cap = experiment.spec.cap
-    status = np.array(table.status) if table.status else np.zeros(0, "<U9")
-    has = ~np.isnan(table.rewards)
-    capped = table.rewards if cap is None else np.minimum(table.rewards, cap)
-    seen = _Seen(table, has, capped)
-    belief = _belief(current)
+    spec, table = experiment.spec, table_of(experiment)
+    known = counted(table, spec, experiment.context.now())
+    seen = _Seen(table, known, spec.cap)
+    every = _data(table, known)
+    data, model = every.of(current.active), _model(experiment, current, every)
+    found = posterior(model, data.arms, data.rewards, rhat_limit=spec.rhat) if len(data.arms) else None
+    wrong = misfit.misfits(model, data.arms, data.rewards, current.labels)
     entry = experiment.policy(row.version)
-    arms = [_arm(k, table, status, seen, current, belief) for k in range(len(table.labels))]
-    shown = status != "cancelled"
-    settled = shown & (status != WAITING)
-    missing = np.isin(status, ("missing", "default"))
+    settled = ~np.isin(known.status, ("cancelled", WAITING))
     ratio = estimates.sample_ratio(table.arms, table.p) if len(table.t) else None
     gain = estimates.value_against_equal(*seen.arrays()) if seen.any else None
+    control = spec.arms[0].label if spec.control is None else spec.control
     report = {
         "name": experiment.name,
-        "model": experiment.spec.model.words,
-        "sampler": experiment.spec.sampler.words,
-        "batching": experiment.spec.batching.words,
+        "model": spec.model.words,
+        "sampler": spec.sampler.words,
+        "batching": spec.batching.words,
         "outside_theory": _outside_theory(experiment, current),
         "decisions": len(table.t),
         "batch": row.batch,
@@ -63,16 +69,25 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "chains": chains_in_words(entry["diagnostics"]) or None,
         "last_refresh_failed": experiment.policy(row.versions)["failings"] or None,
         "paused": bool(row.paused),
-        "cap": cap,
-        "capped_rewards": 0 if cap is None else int((table.rewards[has] > cap).sum()),
+        "burn_in": spec.burn_in,
+        "cap": spec.cap,
+        "capped_rewards": 0 if spec.cap is None else int((known.rewards > spec.cap).sum()),
         "level": LEVEL,
-        "arms": arms,
-        "missing_feedback_rate": _share(missing.sum(), settled.sum()),
-        "pending": int((status == WAITING).sum()),
+        "rewards": seen.n,
+        "open": known.open,
+        "control": control,
+        "posterior": None if found is None else found.how,
+        "posterior_failings": [] if found is None else found.failings,
+        "misfit": [one.sentence for one in wrong if one.serious],
+        "notes": [one.sentence for one in wrong if not one.serious],
+        "policy_in_use": _policy_in_use(experiment, current, len(data.arms)),
+        "arms": _arms(table, known, seen, current, found, control),
+        "missing_feedback_rate": _share(np.isin(known.status, ("missing", "default")).sum(), settled.sum()),
+        "pending": int((known.status == WAITING).sum()),
         "sample_ratio": None
         if ratio is None
         else {
-            "p_value": _number(ratio.p_value),
+            "p_value": number(ratio.p_value),
             "alarm": ratio.alarm,
             "expected": dict(zip(table.labels, map(float, ratio.expected), strict=True)),
             "observed": dict(zip(table.labels, map(int, ratio.observed), strict=True)),
@@ -80,24 +95,46 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "value_against_equal": None
         if gain is None
         else {
-            "per_unit": _number(gain.per_unit),
-            "se": _number(gain.se),
-            "low": _number(gain.low),
-            "high": _number(gain.high),
-            "total": _number(gain.total),
+            "per_unit": number(gain.per_unit),
+            "se": number(gain.se),
+            "low": number(gain.low),
+            "high": number(gain.high),
+            "total": number(gain.total),
         },
         "why_estimates_differ": WHY,
     }
-    return report | {"recommendation": _recommendation(report, belief, current)}
+    report["evidence"] = _evidence(report["arms"], seen, current, found)
+    report["winner"], report["recommendation"] = recommend(report)
+    return report
+
+
+def posterior_draws(experiment: Experiment, table: DecisionTable, current: Policy) -> np.ndarray:
+    """Draws of the active arms' mean rewards, from the posterior that a report shows, `[draws, active arms]`."""
+    every = _data(table, counted(table, experiment.spec, experiment.context.now()))
+    data = every.of(current.active)
+    return posterior(_model(experiment, current, every), data.arms, data.rewards).draws
+
+
+def _model(experiment: Experiment, current: Policy, data: Data) -> Model:
+    """The model of the active arms; a prior that is learned is fitted to all rewards that count."""
+    ctx = experiment.context
+    return ctx.build(current.active, current.arms, ctx.prior(current.prior, data.arms, data.rewards)).model
+
+
+def _data(table: DecisionTable, known: Counted) -> Data:
+    has = ~np.isnan(known.rewards)
+    return Data(table.arms[has], known.rewards[has])
 
 
 class _Seen:
-    """The decisions that have a reward."""
+    """The decisions whose reward counts, with capped rewards."""
 
-    def __init__(self, table: DecisionTable, has: np.ndarray, capped: np.ndarray):
-        self.arms, self.rewards = table.arms[has], capped[has]
+    def __init__(self, table: DecisionTable, known: Counted, cap: float | None):
+        has = ~np.isnan(known.rewards)
+        rewards = known.rewards[has]
+        self.arms, self.rewards = table.arms[has], rewards if cap is None else np.minimum(rewards, cap)
         self.p, self.batches = table.p[has], table.batches[has]
-        self.any = bool(has.any())
+        self.n, self.any, self.capped = int(has.sum()), bool(has.any()), cap is not None
         K = len(table.labels)
         if self.any:
             self.estimates = {
@@ -112,78 +149,86 @@ class _Seen:
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         return self.arms, self.rewards, self.p, self.batches
 
-
-def posterior_draws(current: Policy, draws: int = DRAWS) -> np.ndarray | None:
-    """Mean rewards drawn from the posterior of the policy in use, [draws, active arms]; None for agents without one."""
-    agent = current.built.agent
-    if not agent.holds_posterior:
-        return None
-    return np.asarray(_draw(agent, current.frozen.state, jnp.arange(draws)), float)
+    def binary(self, current: Policy) -> bool:
+        """Whether rewards are 0 or 1, now and later."""
+        return support_of_likelihood(current.built.model) == "binary" and not self.capped
 
 
-@jax.jit
-def _draw(agent: Thompson, state: Tree, indices: jax.Array) -> jax.Array:
-    key = _random.as_key(0)  # fixed: the same state gives the same report
-    one = lambda i: agent.mean_rewards(agent.belief.draw(_random.fold_in(key, i), agent.model, state), ())  # noqa: E731
-    return jax.lax.map(one, indices, batch_size=256)
-
-
-def _belief(current: Policy) -> estimates.PosteriorSummary | None:
-    draws = posterior_draws(current)
-    return None if draws is None else estimates.summarise(draws, LEVEL)
-
-
-def _arm(
-    k: int, table: DecisionTable, status: np.ndarray, seen: _Seen, current: Policy, belief: estimates.PosteriorSummary | None
-) -> dict[str, Any]:
-    mine = table.arms == k
-    count = lambda *kinds: int((mine & np.isin(status, kinds)).sum())  # noqa: E731
-    out: dict[str, Any] = {
-        "arm": table.labels[k],
-        "active": table.active[k],
-        "units": int(mine.sum()),
-        "pending": count(WAITING),
-        "observed": count("told", "corrected", "aggregate"),
-        "defaulted": count("default"),
-        "missing": count("missing"),
-        "cancelled": count("cancelled"),
-    }
-    place = current.active.index(k) if k in current.active else None
-    out["allocation"] = 0.0 if place is None else _number(allocation(current)[place])
-    for name in ("mean", "median", "low", "high", "best", "loss"):
-        value = None if belief is None or place is None else _number(getattr(belief, name)[place])
-        out[{"best": "p_best", "loss": "expected_loss"}.get(name, f"posterior_{name}")] = value
-    for name, estimate in seen.estimates.items():
-        low, high = estimate.interval(LEVEL)
-        out[name] = {
-            "value": _number(estimate.value[k]),
-            "se": _number(estimate.se[k]),
-            "low": _number(low[k]),
-            "high": _number(high[k]),
-        }
+def _arms(
+    table: DecisionTable, known: Counted, seen: _Seen, current: Policy, found: PosteriorSummary | None, control: str
+) -> list[dict[str, Any]]:
+    K = len(table.labels)
+    total = lambda which: np.bincount(table.arms[which], minlength=K).tolist()  # noqa: E731
+    counts = {name: total(np.isin(known.status, kinds)) for name, kinds in KINDS.items()}
+    units, rewards = total(slice(None)), np.bincount(seen.arms, minlength=K).tolist()
+    varied = rewards if seen.binary(current) else evidence.varied(seen.arms, seen.rewards, K).tolist()
+    place = {k: i for i, k in enumerate(current.active)}
+    law = allocation(current)
+    base = next((i for i, k in enumerate(current.active) if table.labels[k] == control and rewards[k]), None)
+    lift = [None] * len(current.active) if found is None or base is None else lifts(found, base)
+    out = []
+    for k, label in enumerate(table.labels):
+        i = place.get(k)
+        arm: dict[str, Any] = {"arm": label, "active": table.active[k], "units": units[k]}
+        arm |= {name: count[k] for name, count in counts.items()}
+        arm |= {"rewards": rewards[k], "varied": varied[k], "allocation": 0.0 if i is None else number(law[i])}
+        has = i is not None and rewards[k] > 0
+        arm |= _posterior(found if has else None, i or 0)
+        arm["note"] = None if rewards[k] else "no data yet"
+        arm["lift"] = lift[i] if i is not None and has and i != base else None
+        for name, estimate in seen.estimates.items():
+            low, high = estimate.interval(LEVEL)
+            values = {"value": estimate.value[k], "se": estimate.se[k], "low": low[k], "high": high[k]}
+            arm[name] = {key: number(value) for key, value in values.items()}
+        out.append(arm)
     return out
 
 
-def _recommendation(report: dict[str, Any], belief: estimates.PosteriorSummary | None, current: Policy) -> str:
-    """One sentence for a person to act on."""
-    ratio = report["sample_ratio"]
-    if ratio is not None and ratio["alarm"]:
-        return "Look into the assignment first: arms were not played as often as their propensities say."
-    if report["last_refresh_failed"]:
-        return f"Look into the sampler first: the last refresh is not used ({'; '.join(report['last_refresh_failed'])})."
-    if not any(arm["observed"] for arm in report["arms"]):
-        return "Keep on: there are no rewards yet."
-    if belief is None:
-        return "Keep on, or compare the arms' means: this agent has no posterior to recommend from."
-    labels, top = current.labels, int(np.argmax(belief.best))
-    burn_in = int(current.built.mixture.burn_in)
-    few = [arm["arm"] for arm in report["arms"] if arm["active"] and arm["units"] < burn_in]
-    if few:
-        return f"Keep on: {few[0]!r} has not had its {burn_in} units yet."
-    if belief.best[top] >= WINNER:
-        loss = f", and choosing it loses {belief.loss[top]:.3g} a unit" if np.isfinite(belief.loss[top]) else ""
-        return f"Consider {labels[top]!r}: it is best with probability {belief.best[top]:.3f}{loss}."
-    return f"Keep on: {labels[top]!r} leads, and is best with probability {belief.best[top]:.3f} only."
+def _posterior(found: PosteriorSummary | None, place: int) -> dict[str, Any]:
+    """What is shown of an arm's posterior, with the digits that its error allows."""
+    out: dict[str, Any] = {}
+    errors: dict[str, Any] = {}
+    for name in ("mean", "median", "low", "high", "best", "loss"):
+        key = {"best": "p_best", "loss": "expected_loss"}.get(name, f"posterior_{name}")
+        x, error = (np.nan, np.nan) if found is None else (getattr(of, name)[place] for of in (found.shown, found.error))
+        out[key], errors[key.removeprefix("posterior_")] = number(rounded(x, error)), number(error)
+    return out | {"posterior_error": errors}
+
+
+def _evidence(arms: list[dict[str, Any]], seen: _Seen, current: Policy, found: PosteriorSummary | None) -> dict[str, Any] | None:
+    """The evidence for the arm with the largest P(best) against every other active arm with data."""
+    if found is None:
+        return None
+    binary, K = seen.binary(current), len(arms)
+    best = np.full(K, -1.0)
+    best[list(current.active)] = np.nan_to_num(found.shown.best, nan=-1.0)
+    top = int(best.argmax())
+    others = [k for k in current.active if k != top and arms[k]["rewards"]]
+    summaries = evidence.summarise(seen.arms, seen.rewards, K)
+    E = np.exp(np.minimum(evidence.log_evidence(summaries.at([top] * len(others)), summaries.at(others), binary=binary), 600.0))
+    return {
+        "leader": arms[top]["arm"],
+        "against": {arms[k]["arm"]: float(e) for k, e in zip(others, E, strict=True)},
+        "needed": evidence.needed(K),
+        "exact": binary,
+        "least": evidence.LEAST_BINARY if binary else evidence.LEAST,
+        "assumes": evidence.ASSUMES if binary else f"{evidence.ASSUMES} {evidence.ASSUMES_NUMBERS}",
+    }
+
+
+def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str:
+    """How the policy in use differs from what the report says."""
+    version, entry = current.version, experiment.policy(current.version)
+    while version > 1 and not (entry["kind"] == "refresh" and entry["in_use"]):  # another set of arms keeps what was learned
+        version -= 1
+        entry = experiment.policy(version)
+    learned = sum(n for label, n in entry["n"].items() if label in current.labels)
+    law = allocation(current)
+    plays = (
+        "" if np.isnan(law).any() else f"; it plays {current.labels[int(law.argmax())]!r} most, with probability {law.max():.2g}"
+    )
+    of = f"{learned} rewards of active arms, this report from {rewards}"
+    return f"The policy in use (version {current.version}) has learned from {of}{plays}."
 
 
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
@@ -191,10 +236,6 @@ def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
         return "External batches are outside the theorem, which needs batches that close when an arm's plays double."
     theory = current.built.model.theory()
     return None if theory.inside else theory.why
-
-
-def _number(x: float | None) -> float | None:
-    return float(x) if x is not None and math.isfinite(x) else None
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -15,6 +15,7 @@ from .parts import single_model
 
 if TYPE_CHECKING:
     from .context import Context, Policy
+    from .spec import Spec
 
 
 def status(ctx: Context) -> dict[str, Any]:
@@ -44,6 +45,7 @@ def status(ctx: Context) -> dict[str, Any]:
         else None,
         "last_refresh_failed": None if last.in_use else json.loads(last.failings),
         "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
+        "warnings": warnings(ctx.spec, json.loads(entry.about)),
         "model": ctx.spec.model.words,
         "prior": prior_in_words(ctx, current),
         "sampler": ctx.spec.sampler.words,
@@ -70,6 +72,25 @@ def prior_in_words(ctx: Context, current: Policy) -> str | None:
     numbers = current.prior if said is None else said.numbers | current.prior
     words = priors.in_words(priors.with_numbers(single_model(ctx.spec.model), numbers))
     return (f"learned from all arms: {words}" if said is not None and said.learned else words) or None
+
+
+def warnings(spec: Spec, about: dict[str, Any]) -> list[str]:
+    """What a person should know before trusting an experiment.
+
+    Args:
+        spec: the experiment's.
+        about: of the policy in use.
+
+    Returns:
+        Sentences.
+    """
+    found = [f"The model does not fit the rewards, so nothing is recommended. {sentence}" for sentence in about.get("misfit", [])]
+    if spec.window is not None and spec.learn == "open":
+        found.append(
+            "Rewards are learned from while windows are open: arms whose successes come fast look better than they are. "
+            'Leave out learn="open" unless silence says nothing.'
+        )
+    return found
 
 
 def allocation(current: Policy) -> np.ndarray:

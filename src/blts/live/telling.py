@@ -18,6 +18,7 @@ from .answers import Told
 from .asking import MOST_AT_ONCE, unit_hash, units_of
 from .checks import outside
 from .database import DbRow
+from .status import warnings
 
 if TYPE_CHECKING:
     from .context import Context
@@ -34,16 +35,22 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return Told(**known)
+            return _told(known)
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
         ids = {outcome: some for outcome, some in outcomes.items() if some}
-        answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
+        loud = warnings(ctx.spec, json.loads(entries.policy_row(c, ctx.id, row.version).about))
+        answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), warnings=tuple(loud), **counts)  # type: ignore[arg-type]
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
         audit = "tell", counts | {"awaited": awaited}
         _write(ctx, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
     return answer
+
+
+def _told(stored: dict[str, Any]) -> Told:
+    """A stored answer, of this or an earlier version."""
+    return Told(**{name: stored[name] for name in Told._fields if name in stored} | {"warnings": tuple(stored.get("warnings", ()))})
 
 
 def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
@@ -57,7 +64,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return Told(**known)
+            return _told(known)
         labels = entries.labels(ctx, c)
         if arm not in labels:
             raise UnknownName("arm", arm, labels)

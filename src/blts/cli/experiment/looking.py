@@ -71,11 +71,17 @@ def _show(found: dict[str, Any]) -> None:
     )
     show_table(
         "\nposterior mean rewards, 95 % intervals",
-        ["arm", "posterior", "P(best)", "expected loss"],
-        [[a["arm"], _posterior(a), a["p_best"], a["expected_loss"]] for a in found["arms"]],
+        ["arm", "rewards", "posterior", "P(best)", "expected loss"],
+        [[a["arm"], a["rewards"], _posterior(a), _best(a), a["expected_loss"]] for a in found["arms"]],
     )
     if any(_infinite(a) for a in found["arms"]):
         say("* is a median: under so heavy a tail the posterior mean is infinite, and so is the expected loss.")
+    if any(a["lift"] for a in found["arms"]):
+        show_table(
+            f"\nlift over {found['control']}, 95 % intervals",
+            ["arm", "difference", "in %"],
+            [[a["arm"], *_lift(a)] for a in found["arms"] if a["lift"]],
+        )
     show_table(
         "\nestimates of the mean rewards, 95 % intervals",
         ["arm", "naive", "IPW", "AIPW"],
@@ -84,6 +90,7 @@ def _show(found: dict[str, Any]) -> None:
             for a in found["arms"]
         ],
     )
+    say("\n" + "\n".join(_notes(found)))
     ratio, gain = found["sample_ratio"], found["value_against_equal"]
     lines = [f"rewards that never came: {percent(found['missing_feedback_rate'])}; {found['pending']} are pending"]
     if ratio:
@@ -99,6 +106,33 @@ def _show(found: dict[str, Any]) -> None:
     if found["outside_theory"]:
         say(f"Outside the theorem: {found['outside_theory']}")
     say("\n" + found["recommendation"])
+
+
+def _notes(found: dict[str, Any]) -> list[str]:
+    """What was counted, and how."""
+    lines = [f"posterior of all {found['rewards']} rewards that count: {found['posterior'] or 'none yet'}"]
+    if found["open"]:
+        lines.append(f"{found['open']} rewards do not count yet, because their window is open")
+    without = [a["arm"] for a in found["arms"] if a["active"] and a["note"]]
+    if without and found["rewards"]:
+        lines.append(f"P(best) is among the arms with data, without {', '.join(without)}")
+    if found["evidence"] and found["evidence"]["against"]:
+        e = found["evidence"]
+        against = ", ".join(f"{label} {E:.2g}" for label, E in e["against"].items())
+        lines += [f"evidence E that {e['leader']} is better than: {against} (a winner needs {e['needed']:.3g})", e["assumes"]]
+    return [*lines, *found["misfit"], found["policy_in_use"]]
+
+
+def _best(arm: dict[str, Any]) -> str | None:
+    from ...live.conclusions.words import probability
+
+    p = arm["p_best"]
+    return arm["note"] if p is None else probability(p, arm["posterior_error"]["p_best"] or 0.0)
+
+
+def _lift(arm: dict[str, Any]) -> list[str | None]:
+    kinds = [arm["lift"][kind] for kind in ("absolute", "relative")]
+    return [None if x is None else interval(x["value"], x["low"], x["high"]) for x in kinds]
 
 
 def _infinite(arm: dict[str, Any]) -> bool:

@@ -84,6 +84,8 @@ def tell(
         for outcome, ids in told.ids.items():
             shown = ", ".join(f"{i[0]} ({i[1]})" if isinstance(i, list) else str(i) for i in ids[:10])
             say(f"{outcome}: {shown}{f' and {len(ids) - 10} more' if len(ids) > 10 else ''}")
+        for warning in told.warnings:
+            say(f"WARNING: {warning}")
     refused = told.conflict + told.unknown + told.invalid
     if refused and (strict or not told.accepted + told.duplicate):
         raise typer.Exit(NOT_ACCEPTED)

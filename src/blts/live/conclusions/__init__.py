@@ -1,1 +1,1 @@
-"""What an experiment says: estimates of the arms' mean rewards, and whether its model fits the rewards."""
+"""What may be concluded: which rewards count, whether the model fits, estimates, evidence of a difference, a recommendation."""

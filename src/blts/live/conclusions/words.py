@@ -1,0 +1,47 @@
+"""Numbers with as many digits as their error allows."""
+
+from __future__ import annotations
+
+import math
+
+
+def number(x: float | None) -> float | None:
+    """A number as JSON can hold it; None where it is not finite."""
+    return float(x) if x is not None and math.isfinite(x) else None
+
+
+def rounded(x: float, error: float) -> float:
+    """A number without the digits that its standard error makes meaningless.
+
+    Args:
+        x: the number.
+        error: its standard error; 0 or NaN where there is none.
+
+    Returns:
+        The number, rounded to the place of the first digit of the error, or the next where that is above.
+
+    >>> rounded(0.98765, 0.0004), rounded(0.98765, 0.004), rounded(1234.5, 20.0)
+    (0.988, 0.99, 1200.0)
+    """
+    if not (math.isfinite(x) and math.isfinite(error) and error > 0):
+        return float(x)
+    return round(float(x), math.floor(-math.log10(error)))
+
+
+def probability(p: float, error: float = 0.0) -> str:
+    """A probability in words, with three digits at most and never 0 or 1.
+
+    Args:
+        p: the probability.
+        error: its standard error.
+
+    Returns:
+        The words.
+
+    >>> probability(0.98765), probability(0.99999), probability(1.0, 0.002)
+    ('0.988', 'above 0.999', 'above 0.996')
+    """
+    nearest = max(0.001, 2 * error)
+    if p > 1 - nearest:
+        return f"above {1 - nearest:.3g}"
+    return f"below {nearest:.3g}" if p < nearest else f"{p:.3g}"
