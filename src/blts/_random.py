@@ -8,7 +8,7 @@ second as JAX's, and the fused Box–Muller nine times as many normals.
 from __future__ import annotations
 
 import math
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -25,6 +25,11 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 2011)
 _WORDS = 5
 """A key has two words for the generator, two for the offset of its counter blocks, and one that selects a half of its normals."""
+
+
+_traced_once = partial(jax.jit, inline=True)
+"""JAX keeps the equations of a function so decorated, and copies them into every program that calls it. The programs are the same;
+only tracing is ten times faster, since these functions are called often and `jax.numpy` is slow to trace."""
 
 
 @elementwise
@@ -55,6 +60,7 @@ def _words(key: Array) -> list[Array]:
     return [lax.index_in_dim(key, i, keepdims=False) for i in range(_WORDS)]
 
 
+@_traced_once
 def _block(key: Array, counter: Array | np.uint32) -> tuple[Array, Array]:
     """The two words of block `counter`; each half has its own blocks."""
     k0, k1, x0, x1, half = _words(key)
@@ -173,6 +179,7 @@ def _polynomial(coefficients: tuple[float, ...], x: Array) -> Array:
     return value
 
 
+@_traced_once
 def _box_muller(radius: Array, angle: Array) -> Array:
     """Two standard normals as one complex number, so that XLA computes them in one kernel."""
     turn = lax.bitcast_convert_type(angle, jnp.int32).astype(jnp.float32) * jnp.float32(2**-32)  # in [-1/2, 1/2)
@@ -295,6 +302,7 @@ words_of = jax.random.key_data
 _TRIES = 8  # Marsaglia and Tsang's rejection takes a proposal with probability > 0.95: eight fail once in 4·10¹⁰
 
 
+@_traced_once
 def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
     """The logarithm of a Gamma variable with shape `a` and rate 1 (Marsaglia and Tsang 2000).
 

@@ -147,7 +147,7 @@ def test_normal_arms_have_closed_forms():
 
 
 CLOSED = {
-    FLAT: (models.Bernoulli(a=[0.5, 1.0, 3.0]), ONES),
+    "bernoulli": (models.Bernoulli(a=[0.5, 1.0, 3.0]), ONES),
     "infinite densities": (models.Bernoulli(a=0.5, b=0.5), np.where(ARMS == 2, 1.0, np.arange(60) % 4 > 0)),
     "gaussian": (models.Gaussian(), ONES),
     "gaussian-unknown-variance": (models.GaussianUnknownVariance(), ONES),
