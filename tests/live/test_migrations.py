@@ -18,6 +18,12 @@ VERSIONS = sorted(int(path.stem.removeprefix("live-")) for path in FIXTURES.glob
 DIALECTS = ("sqlite", "postgresql")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled_here():
+    """Programs that other files of this process compiled with other settings may differ in the last bit."""
+    jax.clear_caches()
+
+
 def described(url: str) -> dict:
     """Tables, columns, keys, indexes and triggers of a database, as the database itself tells them."""
     place = database.Database(url)

@@ -108,7 +108,12 @@ class Context:
         """The numbers of the prior for some rewards: where it is learned, those that fit them; elsewhere the present ones."""
         if self.spec.prior is None or not self.spec.prior.learned:
             return current
-        return priors.fitted(single_model(self.spec.model), arms, rewards)
+        return priors.fitted(self.single_model, arms, rewards)
+
+    @cached_property
+    def single_model(self) -> Model:
+        """The model as it was given."""
+        return single_model(self.spec.model)
 
     def build(self, active: tuple[int, ...], arms: tuple[Arm, ...], prior: dict[str, float]) -> Built:
         """The objects that decide, kept for the same arms and the same learned prior."""

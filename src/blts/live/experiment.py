@@ -240,22 +240,20 @@ class Experiment:
 
         return differences(self.context)
 
-    def report(self) -> dict[str, Any]:
-        """What is known: estimates, checks and a recommendation."""
-        from .report import report_of
-
-        return report_of(self)
-
-    def stored_report(self, version: int | None = None) -> dict[str, Any]:
-        """The report that the worker stored with a policy version.
+    def report(self, version: int | None = None, *, fresh: bool = False) -> dict[str, Any]:
+        """What is known: estimates, checks and a recommendation.
 
         Args:
-            version: of the policy; by default the last that has one.
+            version: of the policy with which the worker stored a report; by default what is known now.
+            fresh: compute it now in any case. By default experiments of more than 50,000 decisions show the worker's last report,
+                and "as_of" says when that was.
 
         Returns:
-            The report, and under "as_of" when it was made.
+            The report, as JSON could hold it.
         """
-        return reports.kept(self, version)
+        if version is not None:
+            return reports.kept(self, version)
+        return reports.fresh(self) if fresh else reports.report(self)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Every decision with its propensities and reward, to a .csv or .parquet file; how many there are."""

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
     from .experiment import Experiment
 
 
+FRESH = 50_000
+"""Up to so many decisions a report is computed when it is asked for; of larger experiments the stored one is shown."""
+
+
 def keep(experiment: Experiment) -> bool:
     """Store the report of the last policy version, if it is not stored yet; whether it was stored now."""
     with experiment.database.read() as c:
         version = experiment.database.find(c, experiment.name).versions
         if _row(c, experiment.id, version) is not None:
             return False
-    text, now = json.dumps(experiment.report(), allow_nan=False), experiment.context.now()
+    report, now = fresh(experiment), experiment.context.now()
+    text = json.dumps(report, allow_nan=False)
     with experiment.database.write() as c:
         if (
             experiment.database.find(c, experiment.name, lock=True).versions != version
@@ -33,14 +38,35 @@ def keep(experiment: Experiment) -> bool:
     return True
 
 
-def kept(experiment: Experiment, version: int | None) -> dict[str, Any]:
-    """A stored report; by default the last. It says as of when it is."""
+def fresh(experiment: Experiment) -> dict[str, Any]:
+    """A report on everything that is known now; "as_of" says up to where."""
+    from .report import report_of
+
+    with experiment.database.read() as c:
+        row = experiment.database.find(c, experiment.name)
+    as_of = {"at": experiment.context.now(), "decisions": row.t, "entries": row.entries, "later_entries": 0}
+    return report_of(experiment) | {"as_of": as_of}
+
+
+def report(experiment: Experiment) -> dict[str, Any]:
+    """What is known now, or of a large experiment what was known when the worker stored its last report."""
+    with experiment.database.read() as c:
+        row = experiment.database.find(c, experiment.name)
+        stored = _row(c, experiment.id, None) if row.t > FRESH else None
+    if stored is None:
+        return fresh(experiment)
+    found = json.loads(stored.report)
+    found["as_of"]["later_entries"] = row.entries - found["as_of"]["entries"]
+    return found
+
+
+def kept(experiment: Experiment, version: int) -> dict[str, Any]:
+    """The report that was stored with a policy version."""
     with experiment.database.read() as c:
         row = _row(c, experiment.id, version)
     if row is None:
-        which = "any version" if version is None else f"version {version}"
-        raise ConfigError(f"No report of {which} is stored; run: blts worker, or ask for a fresh one.")
-    return json.loads(row.report) | {"as_of": {"version": row.version, "at": row.at}}
+        raise ConfigError(f"No report of version {version} is stored; the worker stores them: blts worker.")
+    return json.loads(row.report)
 
 
 def digest(version: int, report: str, at: float) -> str:

@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from ..errors import ConfigError
 from . import entries, policy, priors, schema
 from .learning import chains_in_words
-from .parts import single_model
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -70,7 +69,7 @@ def prior_in_words(ctx: Context, current: Policy) -> str | None:
     if said is not None and said.learned and not current.prior:
         return "learned from the rewards of all arms, once there are some; until then all arms are equal"
     numbers = current.prior if said is None else said.numbers | current.prior
-    words = priors.in_words(priors.with_numbers(single_model(ctx.spec.model), numbers))
+    words = priors.in_words(priors.with_numbers(ctx.single_model, numbers))
     return (f"learned from all arms: {words}" if said is not None and said.learned else words) or None
 
 

@@ -50,7 +50,9 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
 
 def _told(stored: dict[str, Any]) -> Told:
     """A stored answer, of this or an earlier version."""
-    return Told(**{name: stored[name] for name in Told._fields if name in stored} | {"warnings": tuple(stored.get("warnings", ()))})
+    fields: dict[str, Any] = {name: stored[name] for name in Told._fields if name in stored}
+    fields["warnings"] = tuple(stored.get("warnings", ()))
+    return Told(**fields)
 
 
 def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:

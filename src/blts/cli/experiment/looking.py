@@ -41,12 +41,14 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
 def report(
     name: Name,
     figures: Annotated[pathlib.Path | None, typer.Option(help="Also write figures into this folder.")] = None,
+    version: Annotated[int | None, typer.Option(help="The report that the worker stored with this policy version.")] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Compute it now, however large the experiment is.")] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is known: posteriors, estimates, checks and a recommendation."""
     experiment = opened(db, name)
-    found = experiment.report()
+    found = experiment.report(version, fresh=fresh)
     if figures is not None:
         from ...live.figures import draw
 

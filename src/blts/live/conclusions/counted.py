@@ -52,7 +52,7 @@ def counted(table: DecisionTable, spec: Spec, now: float) -> Counted:
     Returns:
         The rewards of closed decisions, those that passed in silence with the default reward if there is one.
     """
-    status, rewards = np.array(table.status, "<U9"), table.rewards.copy()
+    status, rewards = table.status.copy(), table.rewards.copy()
     done = closed(table, spec, now)
     if spec.window is not None:
         silent = done & (status == WAITING)
