@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import base64
-import importlib.resources
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..drawing.pages import render
 from ..errors import ConfigError
 from .figures import Drawn
 from .findings import Finding
@@ -79,28 +79,20 @@ def chapters(sections: Sequence[Section]) -> list[Chapter]:
 def page(sections: Sequence[Section], provenance: dict[str, Any], *, title: str, lead: str) -> str:
     """The HTML of a report."""
     try:
-        import jinja2
+        import jinja2 as jinja2
         import markupsafe
     except ImportError:
         raise needed("jinja2") from None
-    files = importlib.resources.files(__package__ or "blts.report")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {
+    filters = {
         "inline": lambda text: markupsafe.Markup(inline(text)),
         "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
         "fixed": fixed,
         "p": p_value,
         "duration": duration,
     }
-    template = environment.from_string((files / "page.html.jinja").read_text(encoding="utf-8"))
-    style = (files / "page.css").read_text(encoding="utf-8")
     paragraphs = [p for p in re.split(r"\n\s*\n", lead.strip()) if p]
-    return (
-        template.render(
-            title=title, lead=paragraphs, style=markupsafe.Markup(style), chapters=chapters(sections), provenance=provenance
-        )
-        + "\n"
-    )
+    filled = {"title": title, "lead": paragraphs, "chapters": chapters(sections), "provenance": provenance}
+    return render("blts.report", "page.html.jinja", filters, **filled)
 
 
 def inline(text: str) -> str:

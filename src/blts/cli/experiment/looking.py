@@ -41,6 +41,7 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
 def report(
     name: Name,
     figures: Annotated[pathlib.Path | None, typer.Option(help="Also write figures into this folder.")] = None,
+    html: Annotated[pathlib.Path | None, typer.Option(help="Also write one page with everything into this file.")] = None,
     version: Annotated[int | None, typer.Option(help="The report that the worker stored with this policy version.")] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Compute it now, however large the experiment is.")] = False,
     db: Db = None,
@@ -53,6 +54,10 @@ def report(
         from ...live.figures import draw
 
         found["figures"] = [str(path) for path in draw(experiment, figures)]
+    if html is not None:
+        from ...live.page import write
+
+        write(experiment, found, html)
     if as_json:
         print_json(found)
     else:

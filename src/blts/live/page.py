@@ -1,0 +1,154 @@
+"""A report as one HTML page, in the style of the reports of studies."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import os
+import pathlib
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from ..drawing.pages import render
+from ..errors import ConfigError
+from .conclusions.words import probability
+from .figures import draw
+from .status import status, warnings
+
+if TYPE_CHECKING:
+    from .experiment import Experiment
+
+FIGURES = {
+    "posterior": "The posterior of each arm's mean reward",
+    "allocation": "Which arms the decisions of each batch were",
+    "rewards": "The rewards, and those that the fitted model expects",
+}
+
+
+def write(experiment: Experiment, report: dict[str, Any], path: str | os.PathLike[str]) -> pathlib.Path:
+    """Write a report with its figures as one file that needs no other.
+
+    Args:
+        experiment: what it is about.
+        report: as `Experiment.report` gives it.
+        path: of the file.
+
+    Returns:
+        The path.
+
+    Raises:
+        ConfigError: a library for figures or pages is not installed, or the file cannot be written.
+    """
+    place = pathlib.Path(path)
+    text = page(experiment, report)
+    try:
+        place.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{place} cannot be written ({error.strerror}).") from None
+    return place
+
+
+def page(experiment: Experiment, report: dict[str, Any]) -> str:
+    """The HTML of a report."""
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = {path.stem: path.read_bytes() for path in draw(experiment, folder)}
+    figures = [{"title": title, "svg": drawn[name]} for name, title in FIGURES.items() if name in drawn]
+    arms, now = report["arms"], status(experiment.context)
+    kinds = ("units", "pending", "observed", "defaulted", "missing", "cancelled")
+    return render(
+        "blts.live",
+        "page.html.jinja",
+        {"data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"},
+        report=report,
+        as_of=_as_of(report),
+        warnings=[*warnings(experiment.spec, {"misfit": report["misfit"]})],
+        posterior=[_posterior(arm) for arm in arms],
+        evidence=_evidence(report),
+        figures=figures,
+        health=_health(report),
+        estimates=[[arm["arm"], *(_interval(arm[kind]) for kind in ("naive", "ipw", "aipw"))] for arm in arms],
+        units=[[arm["arm"], *(arm[kind] for kind in kinds), _share(arm["allocation"])] for arm in arms],
+        settings=_settings(now),
+    )
+
+
+def moment(at: float) -> str:
+    """Seconds since 1970 as a date and time."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _as_of(report: dict[str, Any]) -> str:
+    as_of = report["as_of"]
+    later = f"; {as_of['later_entries']} entries of rewards came since" if as_of["later_entries"] else ""
+    return f"{report['decisions']:,} decisions, {report['rewards']:,} rewards that count, as of {moment(as_of['at'])}{later}"
+
+
+def _share(p: float | None) -> str | None:
+    return None if p is None else f"{100 * p:.3g} %"
+
+
+def _interval(of: dict[str, Any] | None) -> str | None:
+    if of is None or of["value"] is None:
+        return None
+    return (
+        f"{of['value']:.3g}"
+        if of["low"] is None or of["high"] is None
+        else f"{of['value']:.3g} [{of['low']:.3g}, {of['high']:.3g}]"
+    )
+
+
+def _posterior(arm: dict[str, Any]) -> list[Any]:
+    label = arm["arm"] if arm["active"] else f"{arm['arm']} (retired)"
+    centre = arm["posterior_mean"] if arm["posterior_mean"] is not None else arm["posterior_median"]
+    mean = {"value": centre, "low": arm["posterior_low"], "high": arm["posterior_high"]}
+    best = arm["note"] if arm["p_best"] is None else probability(arm["p_best"], arm["posterior_error"]["p_best"] or 0.0)
+    loss, lift = arm["expected_loss"], arm["lift"] or {"absolute": None, "relative": None}
+    shown = [
+        _interval(mean),
+        best,
+        None if loss is None else f"{loss:.2g}",
+        _interval(lift["absolute"]),
+        _interval(lift["relative"]),
+    ]
+    return [label, arm["units"], arm["rewards"], *shown]
+
+
+def _evidence(report: dict[str, Any]) -> list[str]:
+    found = report["evidence"]
+    if not found or not found["against"]:
+        return []
+    against = ", ".join(f"{label} ({E:.2g})" for label, E in found["against"].items())
+    return [
+        f"Evidence E that {found['leader']} is better than {against}; a winner needs E ≥ {found['needed']:.3g} against every other "
+        f"arm. {found['assumes']}"
+    ]
+
+
+def _health(report: dict[str, Any]) -> list[str]:
+    """What was checked, in sentences."""
+    ratio, gain, missing = report["sample_ratio"], report["value_against_equal"], report["missing_feedback_rate"]
+    lines = [report["policy_in_use"], *report["notes"]]
+    if ratio is not None and ratio["p_value"] is not None:
+        fits = "ALARM: arms were not played as often" if ratio["alarm"] else "Arms were played about as often"
+        lines.append(f"{fits} as their propensities say (p = {ratio['p_value']:.2g}).")
+    lines.append(
+        f"{report['pending']:,} decisions have no reward yet"
+        + (f"; of the others {_share(missing)} never had one." if missing else ".")
+    )
+    if report["open"]:
+        lines.append(f"{report['open']:,} rewards do not count yet, because their window is open.")
+    if gain is not None and gain["per_unit"] is not None:
+        value = {"value": gain["per_unit"], "low": gain["low"], "high": gain["high"]}
+        lines.append(f"The allocation earned {_interval(value)} a unit more than equal shares would have.")
+    return [
+        *lines,
+        *([report["chains"]] if report["chains"] else []),
+        *([report["outside_theory"]] if report["outside_theory"] else []),
+    ]
+
+
+def _settings(now: dict[str, Any]) -> dict[str, Any]:
+    names = ("model", "prior", "sampler", "batching", "floor", "control", "control_share", "burn_in", "window", "learn", "exposure")
+    shown = {name.replace("_", " "): now.get(name) for name in names}
+    shown["window"] = None if now["window"] is None else f"{now['window']:g} s"
+    return shown | {"created": moment(now["created_at"]), "last refresh": moment(now["refreshed_at"]), "seed": now["seed"]}
