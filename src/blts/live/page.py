@@ -131,20 +131,15 @@ def _health(report: dict[str, Any]) -> list[str]:
     if ratio is not None and ratio["p_value"] is not None:
         fits = "ALARM: arms were not played as often" if ratio["alarm"] else "Arms were played about as often"
         lines.append(f"{fits} as their propensities say (p = {ratio['p_value']:.2g}).")
-    lines.append(
-        f"{report['pending']:,} decisions have no reward yet"
-        + (f"; of the others {_share(missing)} never had one." if missing else ".")
-    )
+    silent = f"; {_share(missing)} of the others passed in silence." if missing else "."
+    lines.append(f"{report['pending']:,} decisions have no reward yet{silent}")
     if report["open"]:
         lines.append(f"{report['open']:,} rewards do not count yet, because their window is open.")
     if gain is not None and gain["per_unit"] is not None:
         value = {"value": gain["per_unit"], "low": gain["low"], "high": gain["high"]}
         lines.append(f"The allocation earned {_interval(value)} a unit more than equal shares would have.")
-    return [
-        *lines,
-        *([report["chains"]] if report["chains"] else []),
-        *([report["outside_theory"]] if report["outside_theory"] else []),
-    ]
+    theory = [f"Outside the theorem: {report['outside_theory']}"] if report["outside_theory"] else []
+    return [*lines, *([report["chains"]] if report["chains"] else []), *theory]
 
 
 def _settings(now: dict[str, Any]) -> dict[str, Any]:
