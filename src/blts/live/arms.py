@@ -14,7 +14,7 @@ from .._typing import PRNGKey, Tree
 from ..agents import Agent
 from ..errors import ConfigError, UnknownName
 from . import encoding, entries, policy, schema
-from .checks import check_text, metadata_as_json
+from .checks import check_reason, check_text, metadata_as_json
 from .parts import Arm
 from .spec import Built
 
@@ -42,6 +42,7 @@ def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: 
 
 
 def retire_arm(ctx: Context, label: str, reason: str) -> int:
+    check_reason(reason)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
@@ -60,6 +61,7 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
 
 def stop(ctx: Context, promote: str | None, reason: str) -> int:
     """End the experiment: from now on every decision is the promoted arm, or there are none."""
+    check_reason(reason)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         if row.stopped is not None:

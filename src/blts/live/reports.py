@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError
+from ..errors import ConfigError, StoreError, whole
 from . import schema
 
 if TYPE_CHECKING:
@@ -35,11 +35,15 @@ def keep(experiment: Experiment) -> bool:
 
 def kept(experiment: Experiment, version: int | None) -> dict[str, Any]:
     """A stored report; by default the last. It says as of when it is."""
+    if version is not None:
+        whole("version", version, 1, 2**62)
     with experiment.database.read() as c:
         row = _row(c, experiment.id, version)
     if row is None:
         which = "any version" if version is None else f"version {version}"
         raise ConfigError(f"No report of {which} is stored; run: blts worker, or ask for a fresh one.")
+    if digest(row.version, row.report, row.at) != row.digest:
+        raise StoreError(f"The stored report of version {row.version} was changed; run: blts experiment verify.")
     return json.loads(row.report) | {"as_of": {"version": row.version, "at": row.at}}
 
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError, UnknownName, whole
+from ..errors import ConfigError, UnknownName, shown, whole
 from ..models import Model
 from . import aggregate, entries, ledger
 from .answers import Told
 from .asking import MOST_AT_ONCE, unit_hash, units_of
-from .checks import outside
+from .checks import check_reason, check_text, outside
 from .database import DbRow
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
     """Totals of `count` rewards of an arm, which settle its oldest waiting decisions."""
     if request_id is None:
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
+    check_text("arm", arm)
     whole("count", count, 1, MOST_AT_ONCE)
     values = aggregate.rows(ctx.model, count, totals)
     what = "aggregate " + json.dumps([arm, count, totals])
@@ -142,25 +143,25 @@ def correct(ctx: Context, decision_id: str, reward: float, reason: str) -> bool:
     """Replace a reward by a new entry; False where the decision has that reward already."""
     parsed = parse((decision_id, reward), ctx.code, ctx.model)
     if parsed.invalid is not None:
-        raise ConfigError(f"{decision_id}: {parsed.invalid}.")
+        raise ConfigError(f"{parsed.id}: {parsed.invalid}.")
     return _supersede(ctx, "correct", [(decision_id, parsed.t)], ledger.Standing("corrected", parsed.reward), reason) > 0
 
 
 def cancel(ctx: Context, decision_ids: Sequence[str], reason: str) -> int:
     """Take decisions out, whose unit was never exposed; how many were not cancelled before."""
-    ids = [decision_ids] if isinstance(decision_ids, str) else decision_ids
-    pairs = [(i, index_of(i, ctx.code)) for i in ids]
+    pairs = [(i, index_of(i, ctx.code)) for i in several("decision_ids", decision_ids)]
     return _supersede(ctx, "cancel", pairs, ledger.Standing("cancelled", None), reason)
 
 
 def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], entry: ledger.Standing, reason: str) -> int:
     """Append an entry for each decision whose last entry says something else; return how many were appended."""
     kind, reward = entry
+    check_reason(reason)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         unknown = [i for i, t in ids if t is None or t > row.t]
         if unknown:
-            raise ConfigError(f"There is no decision {unknown[0]!r} in the experiment {ctx.name!r}.")
+            raise ConfigError(f"There is no decision {shown(unknown[0])} in the experiment {ctx.name!r}.")
         ts = sorted({t for _, t in ids if t is not None})
         stands = ledger.standings(c, ctx.id, ts) if ts else {}
         _refuse_settled(ctx, what, ts, stands)
@@ -258,9 +259,18 @@ def _number(reward: Any) -> tuple[float, str | None]:
         return math.nan, "a reward must be a number"
     try:
         return float(reward) + 0.0, None  # -0.0 becomes 0.0: databases differ in whether they keep its sign
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, Warning):  # NumPy warns of arrays, and warnings may be errors
         return math.nan, "a reward must be a number"
 
 
 def _shown(value: object) -> str:
-    return repr(value)[:100]
+    return shown(value, 100)
+
+
+def several(what: str, given: object) -> list[Any]:
+    """What was given as a list; one text is a list of one (`ConfigError` where it is no list)."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"{what} must be a list of texts; got {shown(given)}.")
+    return list(given)
