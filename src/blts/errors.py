@@ -97,7 +97,7 @@ class UnknownName(BltsError, LookupError):
     """A name that is not registered; the message has the closest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
-        known = sorted(known)
+        known = sorted(one for one in known if isinstance(one, str))  # a damaged database may have anything
         super().__init__(f"There is no {kind} named {shown(name)}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
 
 

@@ -125,13 +125,13 @@ class _Plan:
 
 
 def _apart(group: Sequence[Waiting[Request, Answer]]) -> tuple[list[Waiting[Request, Answer]], list[Waiting[Request, Answer]]]:
-    """Requests that have nothing to do with each other, and those that must see what these are answered."""
+    """The first requests, as far as they have nothing to do with each other, and those that must see what these are answered."""
     now: list[Waiting[Request, Answer]] = []
     later: list[Waiting[Request, Answer]] = []
     seen: set[str] = set()
     for waiting in group:
         mine = {f"unit {h}" for h in waiting.request.hashes} | ({f"id {waiting.request.id}"} if waiting.request.id else set())
-        (later if mine & seen else now).append(waiting)
+        (later if later or mine & seen else now).append(waiting)
         seen |= mine
     return now, later
 

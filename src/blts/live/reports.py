@@ -28,7 +28,8 @@ def keep(experiment: Experiment) -> bool:
             or _row(c, experiment.id, version) is not None
         ):
             return False  # the next round has it
-        values = {"experiment": experiment.id, "version": version, "report": text, "digest": digest(version, text, now), "at": now}
+        own = digest(experiment.code, version, text, now)
+        values = {"experiment": experiment.id, "version": version, "report": text, "digest": own, "at": now}
         c.execute(sa.insert(schema.reports).values(**values))
     return True
 
@@ -42,14 +43,14 @@ def kept(experiment: Experiment, version: int | None) -> dict[str, Any]:
     if row is None:
         which = "any version" if version is None else f"version {version}"
         raise ConfigError(f"No report of {which} is stored; run: blts worker, or ask for a fresh one.")
-    if digest(row.version, row.report, row.at) != row.digest:
+    if digest(experiment.code, row.version, row.report, row.at) != row.digest:
         raise StoreError(f"The stored report of version {row.version} was changed; run: blts experiment verify.")
     return json.loads(row.report) | {"as_of": {"version": row.version, "at": row.at}}
 
 
-def digest(version: int, report: str, at: float) -> str:
-    """What shows that a stored report was not changed."""
-    return hashlib.sha256(f"{version} {at!r} {report}".encode()).hexdigest()[:40]
+def digest(code: str, version: int, report: str, at: float) -> str:
+    """What shows that a stored report was not changed, and is of the experiment with this code."""
+    return hashlib.sha256(f"{code} {version} {at!r} {report}".encode()).hexdigest()[:40]
 
 
 def _row(c: sa.Connection, experiment: int, version: int | None) -> Any:

@@ -119,14 +119,19 @@ class Spec:
         for name in settings:
             if name not in known:
                 raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
-        spec = Spec(
-            arms=tuple(_arm(arm) for arm in _several(arms)),
-            model=part_of("model", model),
-            sampler=part_of("agent", sampler),
-            batching=part_of("batching", batching),
-            **settings,
-        )
-        spec.check()
+        try:
+            spec = Spec(
+                arms=tuple(_arm(arm) for arm in _several(arms)),
+                model=part_of("model", model),
+                sampler=part_of("agent", sampler),
+                batching=part_of("batching", batching),
+                **settings,
+            )
+            spec.check()
+        except BltsError:
+            raise
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:  # values that cannot even be printed
+            raise ConfigError(f"A specification cannot have such a value ({type(error).__name__}: {shown(str(error))}).") from error
         if spec.control_share and spec.control is None:
             spec = dataclasses.replace(spec, control=spec.arms[0].label)
         return spec._with_first_batches()
@@ -153,8 +158,8 @@ class Spec:
         """Refuse what no experiment can run on (`ConfigError`)."""
         check_labels([arm.label for arm in self.arms])
         _check_numbers(self)
-        if self.control is not None and self.control not in [arm.label for arm in self.arms]:
-            raise ConfigError(f"The control {self.control!r} is none of the arms.")
+        if self.control is not None and not (isinstance(self.control, str) and self.control in [arm.label for arm in self.arms]):
+            raise ConfigError(f"The control {shown(self.control)} is none of the arms.")
         if self.floor * len(self.arms) + self.control_share >= 1:
             raise ConfigError(
                 f"Floors of {self.floor:g} for {len(self.arms)} arms and a control share of {self.control_share:g} leave nothing "

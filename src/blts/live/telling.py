@@ -29,21 +29,41 @@ NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
     """Record rewards of decisions or units in one transaction."""
     rows = _with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
-    what = "" if request_id is None else f"tell {_digest(rows)}"
+    what = "" if request_id is None else f"tell {_digest(ctx, rows)}"
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return Told(**known)
+            return Told(**known | {"ids": _named(known["ids"], rows)})
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
-        ids = {outcome: some for outcome, some in outcomes.items() if some}
-        answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
+        places = {outcome: some for outcome, some in outcomes.items() if some}
+        answer = Told(ids=places, awaited=awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
         audit = "tell", counts | {"awaited": awaited}
         _write(ctx, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
-    return answer
+    return answer._replace(ids=_named(places, rows))
+
+
+def _named(places: Mapping[str, Sequence[Any]], rows: list[ParsedRow]) -> dict[str, list[Any]]:
+    """The ids of rejected rows. Only their places are stored: a row may be about a unit, which is never stored in clear.
+
+    Args:
+        places: by outcome, the places of rows; texts where an earlier version of this library stored them.
+        rows: all rows of the request.
+
+    Returns:
+        By outcome their ids, each with a reason where the row is invalid.
+    """
+
+    def name(outcome: str, place: Any) -> Any:
+        if not isinstance(place, int):
+            return place
+        row = rows[place]
+        return [row.id, row.invalid] if outcome == "invalid" else row.id
+
+    return {outcome: [name(outcome, place) for place in some] for outcome, some in places.items()}
 
 
 def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
@@ -85,28 +105,28 @@ class _Accepted(NamedTuple):
     """Whether the decision had no entry before."""
 
 
-def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[Any]], list[_Accepted]]:
-    """Rejected rows by outcome, and accepted rows."""
-    outcomes: dict[str, list[Any]] = {outcome: [] for outcome in NOT_ACCEPTED}
+def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[int]], list[_Accepted]]:
+    """The places of rejected rows by outcome, and accepted rows."""
+    outcomes: dict[str, list[int]] = {outcome: [] for outcome in NOT_ACCEPTED}
     mine = {r.t for r in rows if r.t is not None and r.t <= row.t}
     stands = ledger.standings(c, ctx.id, list(mine)) if mine else {}
     accepted: list[_Accepted] = []
-    for r in rows:
+    for i, r in enumerate(rows):
         if r.malformed:
-            outcomes["invalid"].append([r.id, r.invalid])
+            outcomes["invalid"].append(i)
         elif r.t is None or r.t not in mine:
-            outcomes["unknown"].append(r.id)
+            outcomes["unknown"].append(i)
         elif r.invalid is not None:
-            outcomes["invalid"].append([r.id, r.invalid])
+            outcomes["invalid"].append(i)
         else:
             standing = stands.get(r.t)
             if standing is None or standing.kind in ("default", "missing"):
                 accepted.append(_Accepted(r.t, r.reward, standing is None))
                 stands[r.t] = ledger.Standing("told", r.reward)
             elif standing.kind in ("told", "corrected") and standing.reward == r.reward:
-                outcomes["duplicate"].append(r.id)
+                outcomes["duplicate"].append(i)
             else:
-                outcomes["conflict"].append(r.id)
+                outcomes["conflict"].append(i)
     return outcomes, accepted
 
 
@@ -134,9 +154,12 @@ def _write(
     change.finish(what, detail | {"request": request_id}, request=(request_id, asked, answer._asdict()), **counters)
 
 
-def _digest(rows: list[ParsedRow]) -> str:
-    """What tells one request from another under the same id."""
-    return hashlib.sha256(repr([(row.id, row.reward, row.invalid) for row in rows]).encode()).hexdigest()[:24]
+def _digest(ctx: Context, rows: list[ParsedRow]) -> str:
+    """What tells one request from another under the same id; keyed where it could be used to guess a unit."""
+    text = repr([(row.id, row.reward, row.invalid) for row in rows])
+    if all(row.unit is None for row in rows):
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return unit_hash(ctx, text)[:24]
 
 
 def correct(ctx: Context, decision_id: str, reward: float, reason: str) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from ..errors import StoreError
 from . import arms as changing
@@ -53,7 +54,7 @@ def differences(ctx: Context) -> list[str]:
             return [str(error)]
         except (StoreError, MemoryError):
             raise
-        except (sa.exc.SQLAlchemyError, driver) as error:
+        except (SQLAlchemyError, driver) as error:
             if "decode" not in str(error):
                 raise
             return [f"a text is not UTF-8 ({str(error).splitlines()[0]})"]
@@ -124,7 +125,7 @@ def _folded(c: sa.Connection, row: DbRow, log: dict[str, list[Any]]) -> Iterator
             yield f"the experiment has {name} {getattr(row, name)!r}, and its audit log {value!r}"
     arms = read(c, row.id, schema.arms, ("arm", "label", "added", "retired"), "arm")
     policies = read(c, row.id, schema.policies, ("version", "arms"), "version")
-    retired: dict[int, int] = {}
+    retired: dict[int, Any] = {}
     before: list[int] = []
     for version, text in zip(*policies.values(), strict=True):
         active = json.loads(text)
@@ -148,7 +149,7 @@ def _reports(c: sa.Connection, row: DbRow) -> Iterator[str]:
     """Stored reports carry their own digests."""
     stored = read(c, row.id, schema.reports, ("version", "report", "at", "digest"), "version")
     for version, text, at, digest in zip(*stored.values(), strict=True):
-        if reports.digest(version, text, at) != digest or not 1 <= version <= row.versions:
+        if reports.digest(row.code, version, text, at) != digest or not 1 <= version <= row.versions:
             yield f"the stored report of version {version} was changed"
 
 

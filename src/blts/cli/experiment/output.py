@@ -37,7 +37,8 @@ def show_table(title: str, columns: list[str], rows: list[list[Any]], words: tup
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(printable(title)), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    heading = escape(printable(title))
+    table = Table(title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for i, column in enumerate(columns):
         text = i == 0 or column in words
         table.add_column(escape(column), justify="left" if text else "right", no_wrap=not text)
