@@ -34,7 +34,7 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return Told(**known | {"ids": _named(known["ids"], rows)})
+            return Told(**known)._replace(ids=_named(known["ids"], rows))
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
@@ -157,7 +157,7 @@ def _write(
 def _digest(ctx: Context, rows: list[ParsedRow]) -> str:
     """What tells one request from another under the same id; keyed where it could be used to guess a unit."""
     text = repr([(row.id, row.reward, row.invalid) for row in rows])
-    if all(row.unit is None for row in rows):
+    if all(row.unit is None and not row.malformed for row in rows):
         return hashlib.sha256(text.encode()).hexdigest()[:24]
     return unit_hash(ctx, text)[:24]
 
