@@ -19,7 +19,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .declared import is_base, mark_lost, methods_of, missing, why_lost
-from .errors import ConfigError, UnknownName, require_object, whole
+from .errors import ConfigError, UnknownName, require_object, shown, whole
 
 T = TypeVar("T")
 _CLASSES: dict[str, type] = {}
@@ -201,8 +201,8 @@ def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
     try:
         # NumPy, not JAX: building an object allocates nothing on a device; JAX narrows it to its own precision in use.
         number = np.asarray(value, field.metadata["dtype"])
-    except (TypeError, ValueError):
-        raise ConfigError(f"{cls.__name__}: {field.name} must be a number or an array of numbers; got {value!r}.") from None
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigError(f"{cls.__name__}: {field.name} must be a number or an array of numbers; got {shown(value)}.") from None
     if np.isnan(number).any():
         raise ConfigError(f"{cls.__name__}: {field.name} must not be NaN; got {short(number)}.")
     return number

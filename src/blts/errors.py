@@ -16,6 +16,23 @@ class ConfigError(BltsError, ValueError):
     """An invalid argument or configuration."""
 
 
+def shown(value: Any, longest: int = 200) -> str:
+    """A value for a sentence, whatever it is.
+
+    Args:
+        value: what was given; a very long number, or an object of one's own, may have no `repr`.
+        longest: characters after which it is cut.
+
+    Returns:
+        Its `repr`, or its type.
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        return f"an object of type {type(value).__name__}"
+    return text if len(text) <= longest else text[:longest] + "…"
+
+
 def require_object(where: str, value: Any, members: Iterable[str], example: str, names: str = "") -> None:
     """Raise an error if an argument is a name, a class or an object without some members.
 
@@ -59,7 +76,7 @@ def whole(name: str, value: Any, least: int = 1, most: int | None = None) -> int
     if number is not None and number >= least and (most is None or number <= most):
         return number
     limits = f"≥ {least}" if most is None else f"from {least} to {most}"
-    raise ConfigError(f"{name} must be a whole number {limits}; got {value!r}.")
+    raise ConfigError(f"{name} must be a whole number {limits}; got {shown(value)}.")
 
 
 def type_and_message(error: BaseException) -> str:
@@ -87,7 +104,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         A question with the closest known name, to append to a sentence; empty if none is close.
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5) if isinstance(name, str) and len(name) < 1000 else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
@@ -95,8 +112,8 @@ class UnknownName(BltsError, LookupError):
     """A name that is not registered; the message has the closest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
-        known = sorted(known)
-        super().__init__(f"There is no {kind} named {name!r}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+        known = sorted(one for one in known if isinstance(one, str))  # a damaged database may have anything
+        super().__init__(f"There is no {kind} named {shown(name)}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
 
 
 class Lost(BltsError, AttributeError):

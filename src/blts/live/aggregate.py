@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
-from ..errors import ConfigError
+from ..errors import ConfigError, shown
 from ..models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, LogNormal, Model, Poisson, ZeroInflatedLogNormal
+from .checks import LARGEST, outside
 
 NEEDS: dict[type, tuple[str, ...]] = {
     Bernoulli: ("total",),
@@ -37,9 +38,17 @@ def rows(model: Model, count: int, totals: dict[str, float | None]) -> list[floa
         )
     for name in needs:
         value = totals[name]
-        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise ConfigError(f"{name} must be a finite number; got {value!r}.")
-    return _rows(model, count, {name: float(totals[name] or 0.0) for name in needs})
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST**2:
+            raise ConfigError(f"{name} must be a number between {-(LARGEST**2):g} and {LARGEST**2:g}; got {shown(value)}.")
+    try:
+        found = _rows(model, count, {name: float(totals[name] or 0.0) for name in needs})
+    except OverflowError:
+        raise ConfigError(f"No rewards have these totals: {', '.join(f'{n} {totals[n]:g}' for n in needs)}.") from None
+    for reward in set(found):
+        sentence = outside(model, reward)
+        if sentence:
+            raise ConfigError(f"These totals are those of rewards such as {reward:g}, and {sentence}.")
+    return found
 
 
 def _rows(model: Model, count: int, totals: dict[str, float]) -> list[float]:

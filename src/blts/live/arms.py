@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from .. import _random
 from .._typing import PRNGKey, Tree
 from ..agents import Agent
-from ..errors import ConfigError, UnknownName
+from ..errors import ConfigError, UnknownName, shown
 from . import encoding, entries, policy, schema
-from .checks import check_text, metadata_as_json
+from .checks import LARGEST, check_reason, check_text, metadata_as_json
 from .parts import Arm
 from .spec import Built
 
@@ -26,7 +26,10 @@ GROWN = policy.LAST - 1  # no decision has this index either: it is for the star
 
 def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: dict[str, float]) -> int:
     check_text("An arm's label", label)
-    arm = Arm(label, metadata_as_json(metadata or {}), options)
+    for name, value in options.items():
+        if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:
+            raise ConfigError(f"{name} of the arm {label!r} must be a number; got {shown(value)}.")
+    arm = Arm(label, metadata_as_json({} if metadata is None else metadata), options)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
@@ -42,6 +45,8 @@ def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: 
 
 
 def retire_arm(ctx: Context, label: str, reason: str) -> int:
+    check_reason(reason)
+    check_text("An arm's label", label)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         current = ctx.policy(c, row.version)
@@ -60,6 +65,9 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
 
 def stop(ctx: Context, promote: str | None, reason: str) -> int:
     """End the experiment: from now on every decision is the promoted arm, or there are none."""
+    check_reason(reason)
+    if promote is not None:
+        check_text("The arm to promote", promote)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         if row.stopped is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from ..errors import ConfigError, whole
+from ..errors import ConfigError, shown, whole
 from . import chain, encoding, entries, ledger, policy, schema
 from .answers import Answer, Decision, rewards_in_words
 from .checks import check_text
@@ -44,13 +44,13 @@ class Request(NamedTuple):
 
 def ask(ctx: Context, n: int | None, units: Sequence[str] | None, request_id: str | None) -> Answer:
     """Up to n decisions, or one for each unit, perhaps in a transaction with the requests of other threads."""
+    ctx.database.check_process()  # before the locks of the threads that were not forked along
     if units is None:
-        n = 1 if n is None else n
-        whole("n", n, 1, MOST_AT_ONCE)
+        n = whole("n", 1 if n is None else n, 1, MOST_AT_ONCE)
         request = Request(n, None, (), request_id)
     else:
         given = tuple(_checked_units(units))
-        if n is not None and n != len(given):
+        if n is not None and whole("n", n, 1, MOST_AT_ONCE) != len(given):
             raise ConfigError("Give n, or units, which have one decision each, not both.")
         request = Request(len(given), given, tuple(unit_hash(ctx, unit) for unit in given), request_id)
     if request_id is not None:
@@ -60,7 +60,7 @@ def ask(ctx: Context, n: int | None, units: Sequence[str] | None, request_id: st
 
 def _checked_units(units: Sequence[str]) -> Sequence[str]:
     if isinstance(units, str) or not isinstance(units, Sequence):
-        raise ConfigError(f"units must be a list of texts, one for each unit; got {units!r}.")
+        raise ConfigError(f"units must be a list of texts, one for each unit; got {shown(units)}.")
     if not 1 <= len(units) <= MOST_AT_ONCE:
         raise ConfigError(f"A request has between 1 and {MOST_AT_ONCE} units; got {len(units)}.")
     for unit in units:
@@ -70,7 +70,7 @@ def _checked_units(units: Sequence[str]) -> Sequence[str]:
 
 def unit_hash(ctx: Context, unit: str) -> str:
     """What a unit is stored as: a hash keyed with the experiment's pepper."""
-    return hmac.new(ctx.pepper.encode(), unit.encode(), hashlib.sha256).hexdigest()[:32]
+    return hmac.new(ctx.pepper.encode(), unit.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
 
 def ask_all(ctx: Context, group: Sequence[Waiting[Request, Answer]]) -> None:
@@ -125,13 +125,13 @@ class _Plan:
 
 
 def _apart(group: Sequence[Waiting[Request, Answer]]) -> tuple[list[Waiting[Request, Answer]], list[Waiting[Request, Answer]]]:
-    """Requests that have nothing to do with each other, and those that must see what these are answered."""
+    """The first requests, as far as they have nothing to do with each other, and those that must see what these are answered."""
     now: list[Waiting[Request, Answer]] = []
     later: list[Waiting[Request, Answer]] = []
     seen: set[str] = set()
     for waiting in group:
         mine = {f"unit {h}" for h in waiting.request.hashes} | ({f"id {waiting.request.id}"} if waiting.request.id else set())
-        (later if mine & seen else now).append(waiting)
+        (later if later or mine & seen else now).append(waiting)
         seen |= mine
     return now, later
 

@@ -7,18 +7,18 @@ chain does not cover is checked otherwise: propensity vectors are named by their
 
 from __future__ import annotations
 
-import bisect
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from . import ledger, schema
 
 if TYPE_CHECKING:
-    from .context import Context
     from .database import DbRow
 
 COVERED = (
@@ -98,66 +98,124 @@ def link(previous: str, parts: Mapping[str, bytes]) -> str:
     return digest.hexdigest()[:40]
 
 
-def check_chain(ctx: Context, c: sa.Connection, row: DbRow) -> list[str]:
+class Unreadable(Exception):
+    """A stored value that blts does not write; the message says where it is."""
+
+
+def read(c: sa.Connection, experiment: int, table: sa.Table, names: Iterable[str], *order: str) -> dict[str, list[Any]]:
+    """Columns of an experiment's rows, as the database has them. SQLite keeps any value in any column, so types are checked.
+
+    Args:
+        c: a connection to the database.
+        experiment: its id.
+        table: the table.
+        names: the columns.
+        order: the columns by which rows are sorted.
+
+    Returns:
+        A list for each column.
+
+    Raises:
+        Unreadable: a value is not of its column's type.
+    """
+    columns = [table.c[name] for name in names]
+    own = table.c.id if table is schema.experiments else table.c.experiment
+    found = ledger.fetch(c, sa.select(*columns).where(own == experiment).order_by(*(table.c[name] for name in order)))
+    values = map(list, zip(*found, strict=True)) if found else [[] for _ in columns]
+    out = dict(zip([column.name for column in columns], values, strict=True))
+    for column in columns:
+        _check_values(table, column, out[column.name])
+    return out
+
+
+def _check_values(table: sa.Table, column: sa.Column, values: list[Any]) -> None:
+    """Refuse what does not belong into a column (`Unreadable`)."""
+    if isinstance(column.type, sa.Double):
+        what, types = "a finite number", {float}
+        good = all(x is None or math.isfinite(x) for x in values if type(x) is float)
+    elif isinstance(column.type, sa.Boolean):
+        what, types = "true or false", {bool, int}
+        good = all(x in (None, 0, 1) for x in values)
+    elif isinstance(column.type, sa.Text):
+        what, types, good = "text", {str}, True
+    else:
+        what, types, good = "a whole number", {int}, True
+    if not good or set(map(type, values)) - types - ({type(None)} if column.nullable else set()):
+        raise Unreadable(f"the column {column.name} of {table.name} has a value that is not {what}")
+
+
+def check_chain(c: sa.Connection, experiment: int, row: DbRow) -> list[str]:
     """Compute the chain again from what is stored.
 
     Args:
-        ctx: the experiment.
-        c: a connection to its database.
+        c: a connection to the database.
+        experiment: its id.
         row: the experiment's row.
 
     Returns:
         A sentence for the first operation that is not as it was written, which all later ones rest on; empty where all are.
     """
-    lines = _read(c, ctx.id, schema.audit, schema.audit.c.position, ("chain",))
-    written = {table.name: _by_operation(ctx, c, table, row) for table in COVERED[:-1]}
+    names = [name for name, _ in COLUMNS[schema.audit.name]]
+    lines = read(c, experiment, schema.audit, [*names, "chain"], "position")
+    written = _written(c, experiment, lines["position"])
+    if lines["chain"] and not lines["chain"][0]:
+        written[schema.requests.name].pop(0, None)  # answers from before there was a chain
     head, began = "", False
-    for line in lines:
-        position = line["position"]
+    for i, position in enumerate(lines["position"]):
         parts = {name: of.pop(position) for name, of in written.items() if position in of}
-        if not began and not line["chain"]:
+        if not began and not lines["chain"][i]:
             continue  # written before there was a chain
         began = True
-        own = {schema.audit.name: rows(schema.audit, {name: [line[name]] for name, _ in COLUMNS[schema.audit.name]}, 1)}
-        head = link(head, parts | own)
-        if line["chain"] != head:
-            return [
-                f"the {line['what']} at position {position} is not as it was written: a row of it was changed, added or deleted"
-            ]
+        parts[schema.audit.name] = {name: [lines[name][i]] for name in names}
+        head = link(head, {t.name: rows(t, parts[t.name], len(parts[t.name]["position"])) for t in COVERED if t.name in parts})
+        if lines["chain"][i] != head:
+            what = lines["what"][i]
+            return [f"the {what} at position {position} is not as it was written: a row of it was changed, added or deleted"]
     extra = [(name, min(of)) for name, of in written.items() if of]
     if extra:
         return [f"{extra[0][0]} has rows of an operation at position {extra[0][1]}, which the audit log does not have"]
     return [] if row.chain == head else ["the last operations are missing from the audit log, or the experiment's row was changed"]
 
 
-def _read(c: sa.Connection, experiment: int, table: sa.Table, order: Any, more: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """The rows of an experiment, with the columns of the chain."""
-    names = [name for name, _ in COLUMNS[table.name]] + list(more)
-    own = table.c.id == experiment if table is schema.experiments else table.c.experiment == experiment
-    found = ledger.fetch(c, sa.select(*(table.c[name] for name in names)).where(own).order_by(order))
-    return [dict(zip(names, values, strict=True)) for values in found]
-
-
-def _by_operation(ctx: Context, c: sa.Connection, table: sa.Table, row: DbRow) -> dict[int, bytes]:
-    """A table's rows as bytes, by the position of the operation that wrote them."""
-    operations = sorted(c.execute(sa.select(schema.audit.c.position).where(schema.audit.c.experiment == ctx.id)).scalars())
-    versions = sa.select(schema.policies.c.version, schema.policies.c.position).where(schema.policies.c.experiment == ctx.id)
-    position_of = dict(ledger.fetch(c, versions)) | {1: 1}  # the first version was written when the experiment was created
-    order = {"blts_experiments": "id", "blts_arms": "arm", "blts_policies": "version", "blts_requests": "position"}
-    groups: dict[int, list[dict[str, Any]]] = {}
-    for found in _read(c, ctx.id, table, table.c[order.get(table.name, "position" if table is schema.rewards else "t")]):
-        if table is schema.experiments:
-            position = 1
+def _written(c: sa.Connection, experiment: int, operations: list[int]) -> dict[str, dict[int, dict[str, list[Any]]]]:
+    """The rows of every table, by the position of the operation that wrote them."""
+    out = {}
+    position_of: dict[int, int] = {}
+    for table in (schema.policies, *COVERED[:-1]):
+        names = [name for name, _ in COLUMNS[table.name]]
+        found = read(c, experiment, table, names, *_ORDER.get(table.name, ("t",)))
+        if table is schema.policies:
+            position_of = dict(zip(found["version"], found["position"], strict=True)) | {1: 1}  # the first was written at creation
+            positions = [position_of[version] for version in found["version"]]
+        elif table is schema.experiments:
+            positions = [1] * len(found["name"])
         elif table is schema.arms:
-            position = position_of.get(found["added"], 0)
-        elif table is schema.policies:
-            position = position_of.get(found["version"], 0)
+            positions = [position_of.get(version, 0) for version in found["added"]]
         elif table is schema.rewards:  # each has a position of its own, and its operation the next one
-            place = bisect.bisect_left(operations, found["position"])
-            position = operations[place] if place < len(operations) else 0
+            places = np.searchsorted(operations, found["position"]) if found["position"] else []
+            positions = [operations[place] if place < len(operations) else 0 for place in places]
         else:
-            position = found["position"]
-        groups.setdefault(position, []).append(found)
-    names = [name for name, _ in COLUMNS[table.name]]
-    groups.pop(0, None) if table is schema.requests else None  # written before there was a chain
-    return {p: rows(table, {name: [one[name] for one in some] for name in names}, len(some)) for p, some in groups.items()}
+            positions = found["position"]
+        out[table.name] = _by_operation(found | {"position": positions} if "position" not in found else found, positions)
+    return out
+
+
+_ORDER = {
+    schema.experiments.name: ("id",),
+    schema.arms.name: ("arm",),
+    schema.policies.name: ("version",),
+    schema.requests.name: ("position",),
+    schema.rewards.name: ("position",),
+}
+"""The order in which an operation writes its rows of a table; elsewhere that of the decisions."""
+
+
+def _by_operation(columns: dict[str, list[Any]], positions: list[int]) -> dict[int, dict[str, list[Any]]]:
+    """Rows by the position of their operation, in their order."""
+    if any(a > b for a, b in zip(positions, positions[1:])):  # noqa: B905, RUF007
+        order = np.argsort(positions, kind="stable").tolist()
+        columns = {name: [values[i] for i in order] for name, values in columns.items()}
+        positions = [positions[i] for i in order]
+    starts = [i for i, position in enumerate(positions) if i == 0 or positions[i - 1] != position]
+    spans = zip(starts, [*starts, len(positions)][1:], strict=True)
+    return {positions[a]: {name: values[a:b] for name, values in columns.items()} for a, b in spans}

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, shown
 from ..models import Model
 from ..models.support import SUPPORTS
 
@@ -26,11 +26,17 @@ def check_text(what: str, text: object, longest: int = 200) -> None:
         ConfigError: it cannot be stored.
     """
     if not isinstance(text, str) or not text.strip():
-        raise ConfigError(f"{what} must be text that is not empty; got {text!r}.")
+        raise ConfigError(f"{what} must be text that is not empty; got {shown(text)}.")
     if len(text) > longest:
         raise ConfigError(f"{what} must have at most {longest} characters; this has {len(text)}.")
     if "\x00" in text or any(0xD800 <= ord(c) <= 0xDFFF for c in text):
         raise ConfigError(f"{what} must not contain NUL or lone surrogates; got {text!r}.")
+
+
+def check_reason(reason: object) -> None:
+    """Refuse a reason for the audit log that is no text (`ConfigError`); it may be empty."""
+    if not isinstance(reason, str):
+        raise ConfigError(f"reason must be text; got {shown(reason)}.")
 
 
 def check_labels(labels: Sequence[object]) -> None:
@@ -47,11 +53,11 @@ def check_labels(labels: Sequence[object]) -> None:
 def metadata_as_json(metadata: object) -> dict[str, Any]:
     """What is known of an arm, as JSON will give it back; what JSON cannot hold is refused (`ConfigError`)."""
     if not isinstance(metadata, Mapping):
-        raise ConfigError(f"An arm's metadata must be a table of names and values; got {metadata!r}.")
+        raise ConfigError(f"An arm's metadata must be a table of names and values; got {shown(metadata)}.")
     try:
         return json.loads(json.dumps(dict(metadata), allow_nan=False))
-    except (TypeError, ValueError):
-        raise ConfigError(f"An arm's metadata must be what JSON can hold; got {metadata!r}.") from None
+    except (TypeError, ValueError, RecursionError):
+        raise ConfigError(f"An arm's metadata must be what JSON can hold; got {shown(metadata)}.") from None
 
 
 LARGEST = 1e30  # single precision ends at 3e38, and a square must not pass it

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
 
+from ..errors import ConfigError, shown
 from ..models import Model
 from . import asking, encoding, entries, ledger, policy, priors, schema
 from .checks import check_text
@@ -66,15 +67,20 @@ class Context:
         self._like: tuple[Any, Any] | None = None
 
     def now(self) -> float:
-        return float(self._clock())
+        return time_of(self._clock)
 
     def row(self, c: sa.Connection, *, lock: bool = False) -> DbRow:
         """The experiment as it stands, and where asked nobody else's until the end of the transaction."""
         return self.database.find(c, self.name, lock=lock)
 
-    @cached_property
+    @property
     def model(self) -> Model:
         """The model, for what all its arms share: its support and its statistics."""
+        self.database.check_process()
+        return self._model
+
+    @cached_property
+    def _model(self) -> Model:
         return self.spec.build(tuple(range(len(self.spec.arms))), self.spec.arms).model
 
     @property
@@ -130,6 +136,14 @@ class Context:
     def keep_ticks(self, text: str, t: int, due: bool, current: Policy, ticks: policy.Clock) -> None:
         """A clock that was just written as `text`, for whoever reads it next."""
         self._ticks = (text, t, due, current.active), ticks
+
+
+def time_of(clock: Callable[[], float]) -> float:
+    """Seconds since 1970, as a clock has them (`ConfigError` where it gives something else)."""
+    now = clock()
+    if not isinstance(now, int | float) or not -1e15 < now < 1e15:
+        raise ConfigError(f"The clock must give seconds since 1970; it gave {shown(now)}.")
+    return float(now) + 0.0  # not every database keeps the sign of -0.0
 
 
 def _who() -> str:

@@ -17,7 +17,7 @@ from .._typing import Tree
 from ..errors import ConfigError
 from . import encoding, entries, policy, schema
 from .checks import check_text
-from .context import Context
+from .context import Context, time_of
 from .database import Database, DbRow, record
 from .spec import Spec
 
@@ -71,7 +71,7 @@ def _insert(
         if row is not None:
             return row, []
         others = [r.name for r in c.execute(sa.select(schema.experiments)) if json.loads(r.spec).get("seed") == spec.seed]
-        row = _insert_row(c, name, text, encoding.clock_text(ticks), float(clock()))
+        row = _insert_row(c, name, text, encoding.clock_text(ticks), time_of(clock))
         ctx = Context(database, name, spec, row, clock, actor)
         change = entries.Change(ctx, c, row)
         change.now = row.created_at

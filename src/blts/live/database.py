@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import threading
 import types
 import weakref
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
+from sqlalchemy.pool import StaticPool
 
 from ..errors import StoreError, UnknownName
 from . import schema
@@ -25,14 +27,17 @@ VARIABLE = "BLTS_DB"
 PATIENCE = 60  # seconds that SQLite waits for another writer
 WRITES = "blts_writes"
 CHUNK = 10_000  # decisions looked up in one statement
+LONGEST = 4096  # characters of a URL
 
 
 def url_of(given: str | os.PathLike[str] | None) -> sa.URL:
     """A database URL from a URL, a path, or nothing: then the variable BLTS_DB, or a file in the working folder."""
     try:
-        text = os.fspath(given) if given is not None else os.environ.get(VARIABLE) or DEFAULT_URL
+        text = os.fsdecode(given) if given is not None else os.environ.get(VARIABLE) or DEFAULT_URL
     except TypeError:
         raise StoreError(f"{given!r} is not a database URL; give sqlite:///file.db or postgresql://user@host/name.") from None
+    if "\x00" in text or not storable(text) or len(text) > LONGEST:
+        raise StoreError(f"{text[:100]!r} is not a database URL: it has NUL or lone surrogates, or more than {LONGEST} characters.")
     if "://" not in text:
         text = f"sqlite:///{pathlib.Path(text)}"
     for name in ("postgres://", "postgresql://"):
@@ -45,6 +50,15 @@ def url_of(given: str | os.PathLike[str] | None) -> sa.URL:
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise StoreError(f"Experiments are stored in SQLite or PostgreSQL, not in {url.get_backend_name()}.")
     return url
+
+
+def storable(text: str) -> bool:
+    """Whether text has no lone surrogates, which no database holds."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 DbRow: TypeAlias = types.SimpleNamespace
@@ -61,7 +75,7 @@ _FIND_LOCKED = _FIND.with_for_update()
 
 
 class Database:
-    """One database."""
+    """One database, for the threads of the process that opened it."""
 
     def __init__(self, url: str | os.PathLike[str] | None = None, *, create: bool = True):
         self.url = url_of(url)
@@ -72,8 +86,11 @@ class Database:
             self.engine = _engine(self.url, self.sqlite)
         except ImportError:
             raise StoreError('PostgreSQL needs its driver; install it with: pip install "blts[postgres]".') from None
-        weakref.finalize(self, self.engine.dispose)  # connections do not outlive this object
-        with _sentences(self.url):
+        self._process = os.getpid()
+        # A database in memory is one connection, so its transactions wait for each other.
+        self._turn = threading.RLock() if _in_memory(self.url) else contextlib.nullcontext()
+        weakref.finalize(self, _dispose, self.engine, self._process)  # connections do not outlive this object
+        with _sentences(self.url, self.engine):
             with self.engine.connect() as connection:
                 number = schema.found(connection)
             schema.check(number)
@@ -88,17 +105,26 @@ class Database:
         _check_exists(place)
         engine = _engine(place, place.get_backend_name() == "sqlite")
         try:
-            with _sentences(place), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
+            with _sentences(place, engine), engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
                 return schema.migrate(connection)
         finally:
             engine.dispose()
 
     def close(self) -> None:
-        self.engine.dispose()
+        _dispose(self.engine, self._process)
+
+    def check_process(self) -> None:
+        """Refuse to go on in a process that was forked: neither its connections nor JAX's threads are its own (`StoreError`)."""
+        if os.getpid() != self._process:
+            raise StoreError(
+                "This database was opened before the process was forked; open the experiment again in the child process, before "
+                "JAX is used, or start the process with spawn instead of fork."
+            )
 
     @contextlib.contextmanager
     def _begin(self, writes: bool) -> Iterator[sa.Connection]:
-        with self.engine.connect() as connection:
+        self.check_process()
+        with self._turn, self.engine.connect() as connection:
             if not self.sqlite and not writes:
                 connection = connection.execution_options(isolation_level="REPEATABLE READ")  # a snapshot, as SQLite gives
             connection = connection.execution_options(**{WRITES: writes})
@@ -108,13 +134,13 @@ class Database:
     @contextlib.contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """A snapshot."""
-        with _sentences(self.url), self._begin(False) as connection:
+        with _sentences(self.url, self.engine), self._begin(False) as connection:
             yield connection
 
     @contextlib.contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """A transaction that is there as a whole or not at all."""
-        with _sentences(self.url), self._begin(True) as connection:
+        with _sentences(self.url, self.engine), self._begin(True) as connection:
             yield connection
 
     def names(self) -> list[str]:
@@ -123,7 +149,8 @@ class Database:
 
     def find(self, connection: sa.Connection, name: str, *, lock: bool = False) -> DbRow:
         """The row of an experiment, and where asked nobody else's until the end of the transaction."""
-        row = connection.execute(_FIND_LOCKED if lock else _FIND, {"wanted": name}).first()
+        known_text = isinstance(name, str) and storable(name) and "\x00" not in name
+        row = connection.execute(_FIND_LOCKED if lock else _FIND, {"wanted": name}).first() if known_text else None
         if row is None:
             known = connection.execute(sa.select(schema.experiments.c.name).limit(50)).scalars()
             raise UnknownName("experiment", name, known)
@@ -132,14 +159,30 @@ class Database:
 
 def _check_exists(url: sa.URL) -> None:
     """Refuse a SQLite file that is not there, where none should be made."""
-    if url.get_backend_name() == "sqlite" and url.database and not pathlib.Path(url.database).exists():
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return
+    try:
+        there = pathlib.Path(url.database).exists()
+    except OSError:  # a name that no file can have
+        there = False
+    if not there:
         raise StoreError(f"There is no database {url.database}; create an experiment first, or give another URL.")
+
+
+def _in_memory(url: sa.URL) -> bool:
+    return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
+
+
+def _dispose(engine: sa.Engine, process: int) -> None:
+    """Close the connections of this process; those of the process that it was forked from are left alone."""
+    engine.dispose(close=os.getpid() == process)
 
 
 def _engine(url: sa.URL, sqlite: bool) -> sa.Engine:
     if not sqlite:
         return sa.create_engine(url, pool_pre_ping=True)
-    engine = sa.create_engine(url, connect_args={"timeout": PATIENCE})
+    one = {"poolclass": StaticPool} if _in_memory(url) else {}
+    engine = sa.create_engine(url, connect_args={"timeout": PATIENCE, "check_same_thread": False}, **one)
 
     @event.listens_for(engine, "connect")
     def prepare(connection: Any, record: Any) -> None:
@@ -159,11 +202,11 @@ def _engine(url: sa.URL, sqlite: bool) -> sa.Engine:
 
 
 @contextlib.contextmanager
-def _sentences(url: sa.URL) -> Iterator[None]:
+def _sentences(url: sa.URL, engine: sa.Engine) -> Iterator[None]:
     """What a database complains of, as one sentence."""
     try:
         yield
-    except exc.SQLAlchemyError as error:
+    except (exc.SQLAlchemyError, engine.dialect.loaded_dbapi.Error) as error:  # the driver's own, where its cursor is read
         cause = str(getattr(error, "orig", None) or error).strip().splitlines()
         raise StoreError(f"The database {url.render_as_string()} cannot be used: {cause[0] if cause else error}.") from error
 

@@ -80,7 +80,8 @@ class Change:
     def add_rewards(self, ts: list[int], kind: str, values: Sequence[float | None]) -> None:
         """Append reward entries; each has a position of its own."""
         positions = list(range(self.position + 1, self.position + 1 + len(ts)))
-        columns = {"position": positions, "t": ts, "kind": kind, "reward": list(values), "at": self.now}
+        numbers = [None if x is None else x + 0.0 for x in values]  # not every database keeps the sign of -0.0
+        columns = {"position": positions, "t": ts, "kind": kind, "reward": numbers, "at": self.now}
         self.insert(schema.rewards, columns, len(ts))
         self.position += len(ts)
 

@@ -139,6 +139,8 @@ class Experiment:
         Returns:
             How many rows were accepted, and what became of the others.
         """
+        if not isinstance(rewards, Iterable):
+            raise ConfigError("tell takes a list of rows, each a decision id and a reward.")
         rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
         return telling.tell(self.context, rows, request_id)
 
@@ -192,7 +194,7 @@ class Experiment:
 
         Others go on asking and telling meanwhile; what they told enters the next refresh.
         """
-        return refreshing.refresh(self.context, force)
+        return refreshing.refresh(self.context, bool(force))
 
     def add_arm(self, label: str, metadata: dict[str, Any] | None = None, **options: float) -> int:
         """A new arm from the next decision on; `options` are its own numbers of the model. The policy version it makes."""

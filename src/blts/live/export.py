@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from ..errors import ConfigError
+from ..errors import ConfigError, shown
 from . import ledger, schema
 
 if TYPE_CHECKING:
@@ -122,7 +122,10 @@ def columns_of(table: DecisionTable) -> dict[str, list[Any]]:
 
 def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
     """A .csv or .parquet file; how many decisions it has."""
-    place = pathlib.Path(path)
+    try:
+        place = pathlib.Path(path)
+    except TypeError:
+        raise ConfigError(f"An export is a .csv or a .parquet file; got {path!r}.") from None
     kind = place.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise ConfigError(f"An export is a .csv or a .parquet file; got {place.name!r}.")
@@ -135,8 +138,8 @@ def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
                 out.writerows(zip(*columns.values(), strict=True))
         else:
             _parquet(columns, place)
-    except OSError as error:
-        raise ConfigError(f"{place} cannot be written ({error.strerror}).") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{shown(str(place))} cannot be written ({error}).") from None
     return len(columns["t"])
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError
+from ..errors import ConfigError, shown
 from . import entries, ledger, schema
 from .asking import unit_hash, units_of
 from .database import chunks
-from .telling import index_of
+from .telling import index_of, several
 
 if TYPE_CHECKING:
     from .context import Context
@@ -21,20 +21,17 @@ def expose(ctx: Context, decision_ids: Sequence[str], units: Sequence[str]) -> i
     """Record that decisions were carried out; how many were not recorded before."""
     if ctx.spec.exposure != "explicit":
         raise ConfigError('This experiment assumes that every decision is carried out; create it with exposure="explicit" to tell.')
-    ids = [decision_ids] if isinstance(decision_ids, str) else list(decision_ids)
-    names = [units] if isinstance(units, str) else list(units)
+    ids, names = several("decision_ids", decision_ids), several("units", units)
+    hashes = [unit_hash(ctx, unit) if isinstance(unit, str) else "" for unit in names]
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
-        numbers = {i: index_of(i, ctx.code) for i in ids}
-        hashes = {unit: unit_hash(ctx, unit) for unit in names}
-        found = units_of(ctx, c, list(hashes.values()))
-        numbers |= {unit: found.get(h) for unit, h in hashes.items()}
-        unknown = [name for name, t in numbers.items() if t is None or t > row.t]
+        found = units_of(ctx, c, hashes)
+        numbers = [index_of(i, ctx.code) for i in ids] + [found.get(h) for h in hashes]
+        unknown = [name for name, t in zip([*ids, *names], numbers, strict=True) if t is None or t > row.t]
         if unknown:
-            raise ConfigError(f"There is no decision for {unknown[0]!r} in the experiment {ctx.name!r}; nothing was recorded.")
-        ts = sorted(
-            {t for t in numbers.values() if t is not None} - _exposed(ctx, c, [t for t in numbers.values() if t is not None])
-        )
+            raise ConfigError(f"There is no decision for {shown(unknown[0])} in the experiment {ctx.name!r}; nothing was recorded.")
+        known = {t for t in numbers if t is not None}
+        ts = sorted(known - _exposed(ctx, c, sorted(known)))
         if ts:
             change = entries.Change(ctx, c, row)
             change.insert(schema.exposures, {"t": ts, "position": change.position + 1, "at": change.now}, len(ts))

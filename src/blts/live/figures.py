@@ -75,8 +75,8 @@ def _write(path: pathlib.Path, make: Callable[[], Figure]) -> pathlib.Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(to_svg(make)[0])
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror}).") from None
+    except (OSError, ValueError) as error:  # NUL in a path
+        raise ConfigError(f"{path} cannot be written ({getattr(error, 'strerror', error)}).") from None
     return path
 
 

@@ -109,7 +109,7 @@ class Fold(NamedTuple):
         if reward is None or not len(which):
             return self
         standing = self.rewards.copy()
-        standing[which] = reward
+        standing[which] = reward + 0.0  # as it will be stored
         return self._replace(rewards=standing)
 
     def rows(self, explicit: bool, cutoff: float | None) -> Rewards:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -71,7 +72,7 @@ def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Compute
     fold = ctx.fold
     starts = fold.starts(explicit)
     over = starts <= now - spec.window if spec.window is not None else np.zeros(len(starts), bool)
-    cutoff = now - spec.window if spec.window is not None and spec.learn == "closed" else None
+    cutoff = _cutoff(ctx, c, now - spec.window) if spec.window is not None and spec.learn == "closed" else None
     if not force and row.due:
         why = _why_not(row, _open(fold, starts, over, cutoff, row), cutoff is not None)
         if why is not None:
@@ -88,6 +89,15 @@ def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Compute
     wrong = [one.sentence for one in misfit.misfits(made.built.model, data.arms, data.rewards, current.labels) if one.serious]
     ts = (silent + 1).tolist()
     return Computed(row, current, row.position + len(ts), ts, rows, cutoff, made, info, failed, wrong, repeat, force, now)
+
+
+def _cutoff(ctx: Context, c: sa.Connection, now: float) -> float:
+    """When the last window began that is over. What was learned once is not forgotten where a clock is set back."""
+    table = schema.policies
+    own = sa.select(table.c.about).where(table.c.experiment == ctx.id, table.c.kind == "refresh")
+    last = c.execute(own.order_by(table.c.version.desc()).limit(1)).scalar()
+    before = None if last is None else json.loads(last).get("cutoff")
+    return now if before is None else max(now, before)
 
 
 def _not_yet(row: DbRow, why: str) -> Refreshed:

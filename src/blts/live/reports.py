@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError
+from ..errors import ConfigError, StoreError, whole
 from . import schema
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def keep(experiment: Experiment) -> bool:
             or _row(c, experiment.id, version) is not None
         ):
             return False  # the next round has it
-        values = {"experiment": experiment.id, "version": version, "report": text, "digest": digest(version, text, now), "at": now}
+        own = digest(experiment.code, version, text, now)
+        values = {"experiment": experiment.id, "version": version, "report": text, "digest": own, "at": now}
         c.execute(sa.insert(schema.reports).values(**values))
     return True
 
@@ -55,23 +56,30 @@ def report(experiment: Experiment) -> dict[str, Any]:
         stored = _row(c, experiment.id, None) if row.t > FRESH else None
     if stored is None:
         return fresh(experiment)
-    found = json.loads(stored.report)
+    found = _read(experiment, stored)
     found["as_of"]["later_entries"] = row.entries - found["as_of"]["entries"]
     return found
 
 
 def kept(experiment: Experiment, version: int) -> dict[str, Any]:
     """The report that was stored with a policy version."""
+    whole("version", version, 1, 2**62)
     with experiment.database.read() as c:
         row = _row(c, experiment.id, version)
     if row is None:
         raise ConfigError(f"No report of version {version} is stored; the worker stores them: blts worker.")
+    return _read(experiment, row)
+
+
+def _read(experiment: Experiment, row: Any) -> dict[str, Any]:
+    if digest(experiment.code, row.version, row.report, row.at) != row.digest:
+        raise StoreError(f"The stored report of version {row.version} was changed; run: blts experiment verify.")
     return json.loads(row.report)
 
 
-def digest(version: int, report: str, at: float) -> str:
-    """What shows that a stored report was not changed."""
-    return hashlib.sha256(f"{version} {at!r} {report}".encode()).hexdigest()[:40]
+def digest(code: str, version: int, report: str, at: float) -> str:
+    """What shows that a stored report was not changed, and is of the experiment with this code."""
+    return hashlib.sha256(f"{code} {version} {at!r} {report}".encode()).hexdigest()[:40]
 
 
 def _row(c: sa.Connection, experiment: int, version: int | None) -> Any:

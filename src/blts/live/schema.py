@@ -223,8 +223,10 @@ def found(connection: sa.Connection) -> int:
     """The version of a database; 0 where there are no tables of ours."""
     if not sa.inspect(connection).has_table(version.name):
         return 0
-    number = connection.execute(sa.select(version.c.version)).scalar()
-    return 0 if number is None else number
+    numbers = list(connection.execute(sa.select(version.c.version)).scalars())
+    if not all(isinstance(number, int) and number >= 1 for number in numbers) or len(numbers) > 1:
+        raise StoreError(f"The table {version.name} must have one row with a version of the schema; restore a backup.")
+    return numbers[0] if numbers else 0
 
 
 def check(number: int) -> None:

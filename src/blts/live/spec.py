@@ -18,7 +18,7 @@ from ..agents import Agent
 from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
-from ..errors import ConfigError
+from ..errors import BltsError, ConfigError, StoreError, shown
 from . import policy, priors
 from .checks import check_labels, check_support, metadata_as_json, outside
 from .parts import (
@@ -128,17 +128,22 @@ class Spec:
             if name not in known:
                 raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
         prior = settings.pop("prior", None)
-        spec = Spec(
-            arms=tuple(_arm(arm) for arm in _several(arms)),
-            model=part_of("model", model),
-            sampler=part_of("agent", sampler),
-            batching=part_of("batching", batching),
-            floors_first=True,
-            **settings,
-        )
-        spec.check()
-        check_spread(spec.model)
-        spec = dataclasses.replace(spec, prior=spec._prior(prior))
+        try:
+            spec = Spec(
+                arms=tuple(_arm(arm) for arm in _several(arms)),
+                model=part_of("model", model),
+                sampler=part_of("agent", sampler),
+                batching=part_of("batching", batching),
+                floors_first=True,
+                **settings,
+            )
+            spec.check()
+            check_spread(spec.model)
+            spec = dataclasses.replace(spec, prior=spec._prior(prior))
+        except BltsError:
+            raise
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:  # values that cannot even be printed
+            raise ConfigError(f"A specification cannot have such a value ({type(error).__name__}: {shown(str(error))}).") from error
         if spec.control_share and spec.control is None:
             spec = dataclasses.replace(spec, control=spec.arms[0].label)
         return spec._with_first_batches()
@@ -167,8 +172,8 @@ class Spec:
         """Refuse what no experiment can run on (`ConfigError`)."""
         check_labels([arm.label for arm in self.arms])
         _check_numbers(self)
-        if self.control is not None and self.control not in [arm.label for arm in self.arms]:
-            raise ConfigError(f"The control {self.control!r} is none of the arms.")
+        if self.control is not None and not (isinstance(self.control, str) and self.control in [arm.label for arm in self.arms]):
+            raise ConfigError(f"The control {shown(self.control)} is none of the arms.")
         if self.floor * len(self.arms) + self.control_share >= 1:
             raise ConfigError(
                 f"Floors of {self.floor:g} for {len(self.arms)} arms and a control share of {self.control_share:g} leave nothing "
@@ -241,13 +246,23 @@ class Spec:
     @staticmethod
     def from_json(text: str, **given: Any) -> Spec:
         """The specification that `to_json` wrote; `given` has the objects that JSON could not hold."""
-        data = BEFORE | json.loads(text)
-        data["arms"] = tuple(Arm(arm["label"], arm.get("metadata", {}), arm.get("options", {})) for arm in data["arms"])
-        for name in ("model", "sampler", "batching"):
-            data[name] = from_data(name, data[name], given.get(name))
-        if data.get("prior") is not None:
-            data["prior"] = priors.Prior(**data["prior"])
-        return Spec(**data)
+        try:
+            data = BEFORE | json.loads(text)
+            data["arms"] = tuple(Arm(arm["label"], arm.get("metadata", {}), arm.get("options", {})) for arm in data["arms"])
+            for name in ("model", "sampler", "batching"):
+                data[name] = from_data(name, data[name], given.get(name))
+            if data.get("prior") is not None:
+                data["prior"] = priors.Prior(**data["prior"])
+            spec = Spec(**data)
+            _check_numbers(spec)
+        except BltsError:
+            raise
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise StoreError(
+                f"The stored specification is not one that blts wrote ({type(error).__name__}: {shown(str(error))}); "
+                "restore the database from a backup."
+            ) from None
+        return spec
 
     @staticmethod
     def read(path: str | pathlib.Path) -> Spec:
@@ -258,7 +273,7 @@ class Spec:
             data = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
         except OSError as error:
             raise ConfigError(f"The specification {path} cannot be read ({error.strerror}).") from None
-        except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # NUL in the path, or a text that is not TOML, JSON or UTF-8
             raise ConfigError(f"The specification {path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {error}.") from None
         return from_mapping(data)
 
@@ -285,8 +300,8 @@ def _check_numbers(spec: Spec) -> None:
         if optional and value is None:
             return
         kinds = int if whole else int | float
-        if not isinstance(value, kinds) or isinstance(value, bool) or not math.isfinite(value) or not holds(value):
-            raise ConfigError(f"{name} must be {sentence}; got {value!r}.")
+        if not isinstance(value, kinds) or isinstance(value, bool) or not _is_finite(value) or not holds(value):
+            raise ConfigError(f"{name} must be {sentence}; got {shown(value)}.")
 
     number("seed", lambda x: 0 <= x < 2**32, "a whole number from 0 to 2**32 - 1", whole=True, optional=True)
     number("horizon", lambda x: x >= 1, "a whole number ≥ 1", whole=True)
@@ -302,16 +317,23 @@ def _check_numbers(spec: Spec) -> None:
     choices = {"draw": ("auto", "agent", "vector"), "learn": ("closed", "open"), "exposure": ("assumed", "explicit")}
     for name, known in choices.items():
         if getattr(spec, name) not in known:
-            raise ConfigError(f"{name} must be {' or '.join(map(repr, known))}; got {getattr(spec, name)!r}.")
+            raise ConfigError(f"{name} must be {' or '.join(map(repr, known))}; got {shown(getattr(spec, name))}.")
     if not isinstance(spec.strict, bool):
-        raise ConfigError(f"strict must be true or false; got {spec.strict!r}.")
+        raise ConfigError(f"strict must be true or false; got {shown(spec.strict)}.")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
 
 
 def _several(arms: object) -> list[Any]:
     if isinstance(arms, Mapping):
         return [{"label": label, "metadata": metadata} for label, metadata in arms.items()]
     if isinstance(arms, str) or not isinstance(arms, Sequence):
-        raise ConfigError(f"arms must be a list of labels, or a mapping from labels to what is known of them; got {arms!r}.")
+        raise ConfigError(f"arms must be a list of labels, or a mapping from labels to what is known of them; got {shown(arms)}.")
     return list(arms)
 
 
@@ -320,6 +342,6 @@ def _arm(arm: Any) -> Arm:
         return arm
     if isinstance(arm, Mapping):
         if set(arm) - {"label", "metadata"} or "label" not in arm:
-            raise ConfigError(f'An arm is a label, or a table with "label" and "metadata"; got {dict(arm)!r}.')
+            raise ConfigError(f'An arm is a label, or a table with "label" and "metadata"; got {shown(dict(arm))}.')
         return Arm(arm["label"], metadata_as_json(arm.get("metadata", {})))
     return Arm(arm)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from . import entries, policy, priors, schema
+from .checks import check_reason
 from .learning import chains_in_words
 
 if TYPE_CHECKING:
@@ -100,8 +101,9 @@ def allocation(current: Policy) -> np.ndarray:
 
 def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
     """A policy version as it was written; by default the one in use."""
+    chosen = None if version is None else whole("version", version, 1, 2**62)
     with ctx.database.read() as c:
-        entry = entries.policy_row(c, ctx.id, ctx.row(c).version if version is None else version)
+        entry = entries.policy_row(c, ctx.id, ctx.row(c).version if chosen is None else chosen)
     return {
         "version": entry.version,
         "kind": entry.kind,
@@ -124,6 +126,7 @@ def audit(ctx: Context) -> list[dict[str, Any]]:
 
 
 def set_paused(ctx: Context, paused: bool, reason: str) -> None:
+    check_reason(reason)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         if bool(row.paused) == paused:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError, UnknownName, whole
+from ..errors import ConfigError, UnknownName, shown, whole
 from ..models import Model
 from . import aggregate, entries, ledger
 from .answers import Told
 from .asking import MOST_AT_ONCE, unit_hash, units_of
-from .checks import outside
+from .checks import check_reason, check_text, outside
 from .database import DbRow
 from .status import warnings
 
@@ -30,22 +30,42 @@ NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
     """Record rewards of decisions or units in one transaction."""
     rows = _with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
-    what = "" if request_id is None else f"tell {_digest(rows)}"
+    what = "" if request_id is None else f"tell {_digest(ctx, rows)}"
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return _told(known)
+            return _told(known)._replace(ids=_named(known["ids"], rows))
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
-        ids = {outcome: some for outcome, some in outcomes.items() if some}
+        places = {outcome: some for outcome, some in outcomes.items() if some}
         loud = warnings(ctx.spec, json.loads(entries.policy_row(c, ctx.id, row.version).about))
-        answer = Told(ids=ids, awaited=awaited, feedback_due=bool(row.due), warnings=tuple(loud), **counts)  # type: ignore[arg-type]
+        answer = Told(ids=places, awaited=awaited, feedback_due=bool(row.due), warnings=tuple(loud), **counts)  # type: ignore[arg-type]
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
         audit = "tell", counts | {"awaited": awaited}
         _write(ctx, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
-    return answer
+    return answer._replace(ids=_named(places, rows))
+
+
+def _named(places: Mapping[str, Sequence[Any]], rows: list[ParsedRow]) -> dict[str, list[Any]]:
+    """The ids of rejected rows. Only their places are stored: a row may be about a unit, which is never stored in clear.
+
+    Args:
+        places: by outcome, the places of rows; texts where an earlier version of this library stored them.
+        rows: all rows of the request.
+
+    Returns:
+        By outcome their ids, each with a reason where the row is invalid.
+    """
+
+    def name(outcome: str, place: Any) -> Any:
+        if not isinstance(place, int):
+            return place
+        row = rows[place]
+        return [row.id, row.invalid] if outcome == "invalid" else row.id
+
+    return {outcome: [name(outcome, place) for place in some] for outcome, some in places.items()}
 
 
 def _told(stored: dict[str, Any]) -> Told:
@@ -59,6 +79,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
     """Totals of `count` rewards of an arm, which settle its oldest waiting decisions."""
     if request_id is None:
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
+    check_text("arm", arm)
     whole("count", count, 1, MOST_AT_ONCE)
     values = aggregate.rows(ctx.model, count, totals)
     what = "aggregate " + json.dumps([arm, count, totals])
@@ -93,28 +114,28 @@ class _Accepted(NamedTuple):
     """Whether the decision had no entry before."""
 
 
-def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[Any]], list[_Accepted]]:
-    """Rejected rows by outcome, and accepted rows."""
-    outcomes: dict[str, list[Any]] = {outcome: [] for outcome in NOT_ACCEPTED}
+def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[int]], list[_Accepted]]:
+    """The places of rejected rows by outcome, and accepted rows."""
+    outcomes: dict[str, list[int]] = {outcome: [] for outcome in NOT_ACCEPTED}
     mine = {r.t for r in rows if r.t is not None and r.t <= row.t}
     stands = ledger.standings(c, ctx.id, list(mine)) if mine else {}
     accepted: list[_Accepted] = []
-    for r in rows:
+    for i, r in enumerate(rows):
         if r.malformed:
-            outcomes["invalid"].append([r.id, r.invalid])
+            outcomes["invalid"].append(i)
         elif r.t is None or r.t not in mine:
-            outcomes["unknown"].append(r.id)
+            outcomes["unknown"].append(i)
         elif r.invalid is not None:
-            outcomes["invalid"].append([r.id, r.invalid])
+            outcomes["invalid"].append(i)
         else:
             standing = stands.get(r.t)
             if standing is None or standing.kind in ("default", "missing"):
                 accepted.append(_Accepted(r.t, r.reward, standing is None))
                 stands[r.t] = ledger.Standing("told", r.reward)
             elif standing.kind in ("told", "corrected") and standing.reward == r.reward:
-                outcomes["duplicate"].append(r.id)
+                outcomes["duplicate"].append(i)
             else:
-                outcomes["conflict"].append(r.id)
+                outcomes["conflict"].append(i)
     return outcomes, accepted
 
 
@@ -142,34 +163,37 @@ def _write(
     change.finish(what, detail | {"request": request_id}, request=(request_id, asked, answer._asdict()), **counters)
 
 
-def _digest(rows: list[ParsedRow]) -> str:
-    """What tells one request from another under the same id."""
-    return hashlib.sha256(repr([(row.id, row.reward, row.invalid) for row in rows]).encode()).hexdigest()[:24]
+def _digest(ctx: Context, rows: list[ParsedRow]) -> str:
+    """What tells one request from another under the same id; keyed where it could be used to guess a unit."""
+    text = repr([(row.id, row.reward, row.invalid) for row in rows])
+    if all(row.unit is None and not row.malformed for row in rows):
+        return hashlib.sha256(text.encode()).hexdigest()[:24]
+    return unit_hash(ctx, text)[:24]
 
 
 def correct(ctx: Context, decision_id: str, reward: float, reason: str) -> bool:
     """Replace a reward by a new entry; False where the decision has that reward already."""
     parsed = parse((decision_id, reward), ctx.code, ctx.model)
     if parsed.invalid is not None:
-        raise ConfigError(f"{decision_id}: {parsed.invalid}.")
+        raise ConfigError(f"{parsed.id}: {parsed.invalid}.")
     return _supersede(ctx, "correct", [(decision_id, parsed.t)], ledger.Standing("corrected", parsed.reward), reason) > 0
 
 
 def cancel(ctx: Context, decision_ids: Sequence[str], reason: str) -> int:
     """Take decisions out, whose unit was never exposed; how many were not cancelled before."""
-    ids = [decision_ids] if isinstance(decision_ids, str) else decision_ids
-    pairs = [(i, index_of(i, ctx.code)) for i in ids]
+    pairs = [(i, index_of(i, ctx.code)) for i in several("decision_ids", decision_ids)]
     return _supersede(ctx, "cancel", pairs, ledger.Standing("cancelled", None), reason)
 
 
 def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], entry: ledger.Standing, reason: str) -> int:
     """Append an entry for each decision whose last entry says something else; return how many were appended."""
     kind, reward = entry
+    check_reason(reason)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         unknown = [i for i, t in ids if t is None or t > row.t]
         if unknown:
-            raise ConfigError(f"There is no decision {unknown[0]!r} in the experiment {ctx.name!r}.")
+            raise ConfigError(f"There is no decision {shown(unknown[0])} in the experiment {ctx.name!r}.")
         ts = sorted({t for _, t in ids if t is not None})
         stands = ledger.standings(c, ctx.id, ts) if ts else {}
         _refuse_settled(ctx, what, ts, stands)
@@ -267,9 +291,18 @@ def _number(reward: Any) -> tuple[float, str | None]:
         return math.nan, "a reward must be a number"
     try:
         return float(reward) + 0.0, None  # -0.0 becomes 0.0: databases differ in whether they keep its sign
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, Warning):  # NumPy warns of arrays, and warnings may be errors
         return math.nan, "a reward must be a number"
 
 
 def _shown(value: object) -> str:
-    return repr(value)[:100]
+    return shown(value, 100)
+
+
+def several(what: str, given: object) -> list[Any]:
+    """What was given as a list; one text is a list of one (`ConfigError` where it is no list)."""
+    if isinstance(given, str):
+        return [given]
+    if not isinstance(given, Iterable):
+        raise ConfigError(f"{what} must be a list of texts; got {shown(given)}.")
+    return list(given)

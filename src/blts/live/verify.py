@@ -1,17 +1,24 @@
-"""The ledger replayed: every decision made again, every refresh computed again, and compared with what is stored."""
+"""The ledger replayed: every decision made again, every refresh computed again, and compared with what is stored.
+
+First come checks that compute nothing: the types of values, the hash chain, and what follows from the audit log. Only a ledger that
+passes them is replayed, which takes as long as the experiment's own decisions and refreshes did.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
+from ..errors import StoreError
 from . import arms as changing
-from . import asking, encoding, ledger, policy, refreshing, schema
-from .chain import check_chain
+from . import asking, encoding, ledger, policy, refreshing, reports, schema
+from .chain import Unreadable, check_chain, read
 from .database import DbRow, record
 
 if TYPE_CHECKING:
@@ -31,11 +38,122 @@ class _Made(NamedTuple):
 
 
 def differences(ctx: Context) -> list[str]:
-    """What the replay finds otherwise than stored; nothing where all is well."""
+    """Compare what is stored with the hash chain, the audit log and a replay.
+
+    Args:
+        ctx: the experiment.
+
+    Returns:
+        A sentence for each difference; nothing where all is well. What cannot even be read is a difference too.
+    """
     with ctx.database.read() as c:
-        replay = _Replay(ctx, c)
-        replay.run()
-    return replay.found[:MOST]
+        driver = ctx.database.engine.dialect.loaded_dbapi.Error
+        try:
+            found = list(_stored(c, ctx.id)) or _Replay(ctx, c).run()
+        except Unreadable as error:
+            return [str(error)]
+        except (StoreError, MemoryError):
+            raise
+        except (SQLAlchemyError, driver) as error:
+            if "decode" not in str(error):
+                raise
+            return [f"a text is not UTF-8 ({str(error).splitlines()[0]})"]
+        except Exception as error:  # values that blts does not write can fail anywhere
+            return [f"what is stored cannot be replayed ({type(error).__name__}: {str(error)[:200]})"]
+    return found[:MOST]
+
+
+# Without computing
+
+
+def _stored(c: sa.Connection, experiment: int) -> Iterator[str]:
+    """Differences within what is stored, the deeper checks only where the ones before find nothing."""
+    own = read(c, experiment, schema.experiments, schema.experiments.columns.keys())
+    row = DbRow(**{name: values[0] for name, values in own.items()})
+    log = read(c, experiment, schema.audit, ("position", "what", "detail", "chain"), "position")
+    found = [*_counts(c, row, log), *_digests(c, experiment, log)] or check_chain(c, experiment, row)
+    found = found or [*_folded(c, row, log), *_vectors(c, experiment), *_reports(c, row)]
+    yield from found
+
+
+def _counts(c: sa.Connection, row: DbRow, log: dict[str, list[Any]]) -> Iterator[str]:
+    """No entry of the ledger is missing, and none is there twice."""
+    policies = read(c, row.id, schema.policies, ("version", "position"), "version")
+    rewards = read(c, row.id, schema.rewards, ("position", "t"))
+    positions = sorted({*policies["position"], *log["position"], *rewards["position"]})
+    if not _numbered(positions, row.position):
+        yield f"the ledger has {len(positions)} entries up to position {row.position}"
+    decisions = read(c, row.id, schema.decisions, ("t",), "t")["t"]
+    if not _numbered(decisions, row.t):
+        yield f"there are {len(decisions)} decisions, and {row.t} were made"
+    if not _numbered(policies["version"], row.versions):
+        yield "policy versions are missing"
+
+
+def _numbered(numbers: list[int], count: int) -> bool:
+    """Whether these are 1, 2, … count."""
+    return len(numbers) == count and numbers == list(range(1, len(numbers) + 1))
+
+
+def _digests(c: sa.Connection, experiment: int, log: dict[str, list[Any]]) -> Iterator[str]:
+    """Every operation's reward entries are those that it wrote; for operations before there was a chain."""
+    if all(log["chain"]):
+        return
+    columns = read(c, experiment, schema.rewards, ("position", "t", "kind", "reward"), "position")
+    entries, before = list(zip(*columns.values(), strict=True)), 0
+    for position, what, detail, linked in zip(*log.values(), strict=True):
+        start, end = np.searchsorted(columns["position"], [before + 1, position])
+        if not linked and json.loads(detail).get("digest", ledger.digest([])) != ledger.digest(entries[start:end]):
+            yield f"the entries of the {what} at position {position} were changed"
+        before = position
+
+
+def _folded(c: sa.Connection, row: DbRow, log: dict[str, list[Any]]) -> Iterator[str]:
+    """What the row of the experiment and those of its arms say of the audit log and the policies."""
+    rewards = read(c, row.id, schema.rewards, ("t",))["t"]
+    promoted = [json.loads(detail)["promote"] for what, detail in zip(log["what"], log["detail"], strict=True) if what == "stop"]
+    stopped = promoted[0] or "" if promoted else None
+    toggles = [what for what in log["what"] if what in ("pause", "resume")]
+    again = {
+        "settled": len(set(rewards)),
+        "entries": len(rewards),
+        "stopped": stopped,
+        "paused": toggles[-1:] == ["pause"] or stopped == "",
+    }
+    for name, value in again.items():
+        if getattr(row, name) != value:
+            yield f"the experiment has {name} {getattr(row, name)!r}, and its audit log {value!r}"
+    arms = read(c, row.id, schema.arms, ("arm", "label", "added", "retired"), "arm")
+    policies = read(c, row.id, schema.policies, ("version", "arms"), "version")
+    retired: dict[int, Any] = {}
+    before: list[int] = []
+    for version, text in zip(*policies.values(), strict=True):
+        active = json.loads(text)
+        retired |= dict.fromkeys(set(before) - set(active), version)
+        before = active
+    for arm, label, added, when in zip(*arms.values(), strict=True):
+        if when != retired.get(arm):
+            yield f"the arm {label!r}, added with version {added}, has retired {when!r}, and the policies {retired.get(arm)!r}"
+
+
+def _vectors(c: sa.Connection, experiment: int) -> Iterator[str]:
+    """Propensity vectors are named by their digests, and those of all decisions are there."""
+    vectors = read(c, experiment, schema.vectors, ("vector", "probabilities"))
+    if any(asking.digest(text) != name for name, text in zip(*vectors.values(), strict=True)):
+        yield "a propensity vector was changed"
+    if set(read(c, experiment, schema.decisions, ("vector",))["vector"]) - set(vectors["vector"]):
+        yield "a propensity vector is missing"
+
+
+def _reports(c: sa.Connection, row: DbRow) -> Iterator[str]:
+    """Stored reports carry their own digests."""
+    stored = read(c, row.id, schema.reports, ("version", "report", "at", "digest"), "version")
+    for version, text, at, digest in zip(*stored.values(), strict=True):
+        if reports.digest(row.code, version, text, at) != digest or not 1 <= version <= row.versions:
+            yield f"the stored report of version {version} was changed"
+
+
+# The replay
 
 
 class _Replay:
@@ -44,19 +162,14 @@ class _Replay:
         self.found: list[str] = []
         self.row = ctx.row(c)
         self.fold = ledger.Fold(ctx.id)
-        self.made = self._decisions()
+        names = ("t", "arm", "batch", "policy", "vector")
+        self.made = _Made(*map(np.array, read(c, ctx.id, schema.decisions, names, "t").values()))
 
-    def run(self) -> None:
+    def run(self) -> list[str]:
+        """Everything again, from the first version on; what differs."""
         me, table = self.ctx, schema.policies
-        found = self.c.execute(sa.select(table).where(table.c.experiment == me.id).order_by(table.c.version))
-        entries = [record(row) for row in found]
-        self._check_positions(entries)
-        if [entry.version for entry in entries] != list(range(1, self.row.versions + 1)):
-            self._say("policy versions are missing")
-        self._check_digests()
-        self.found += check_chain(self.ctx, self.c, self.row)
-        if self.found:  # what is left of a ledger with gaps cannot be replayed
-            return
+        stored = self.c.execute(sa.select(table).where(table.c.experiment == me.id).order_by(table.c.version))
+        entries = [record(row) for row in stored]
         current = me.load(self.c, 1)
         state = policy.start(me.key, current.built.agent)
         current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw))
@@ -82,40 +195,10 @@ class _Replay:
             closing = closing or closes
             last = end
         self._check_row(current, ticks, batch, began, closing)
+        return self.found
 
     def _say(self, sentence: str) -> None:
         self.found.append(sentence)
-
-    def _decisions(self) -> _Made:
-        table = schema.decisions
-        query = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector)
-        found = ledger.fetch(self.c, query.where(table.c.experiment == self.ctx.id).order_by(table.c.t))
-        columns = zip(*found, strict=True) if found else [()] * 5
-        return _Made(*(np.array(list(column)) for column in columns))
-
-    def _check_positions(self, entries: list[DbRow]) -> None:
-        """No entry of the ledger is missing, and none is there twice."""
-        positions = {entry.position for entry in entries}
-        for table in (schema.audit, schema.rewards):
-            positions |= set(self.c.execute(sa.select(table.c.position).where(table.c.experiment == self.ctx.id)).scalars())
-        if positions != set(range(1, self.row.position + 1)):
-            self._say(f"the ledger has {len(positions)} entries up to position {self.row.position}")
-        if self.made.t.tolist() != list(range(1, self.row.t + 1)):
-            self._say(f"there are {len(self.made.t)} decisions, and {self.row.t} were made")
-
-    def _check_digests(self) -> None:
-        """Every operation's reward entries are those that it wrote; for operations before there was a chain."""
-        me, table, log = self.ctx, schema.rewards, schema.audit
-        query = sa.select(table.c.position, table.c.t, table.c.kind, table.c.reward).where(table.c.experiment == me.id)
-        entries = ledger.fetch(self.c, query.order_by(table.c.position))
-        places = np.array([entry[0] for entry in entries])
-        before = 0
-        operations = sa.select(log.c.position, log.c.what, log.c.detail, log.c.chain).where(log.c.experiment == me.id)
-        for position, what, detail, linked in ledger.fetch(self.c, operations.order_by(log.c.position)):
-            own = entries[np.searchsorted(places, before, "right") : np.searchsorted(places, position)]
-            if not linked and json.loads(detail).get("digest", ledger.digest([])) != ledger.digest(own):
-                self._say(f"the entries of the {what} at position {position} were changed")
-            before = position
 
     def _refreshed(self, current: Policy, entry: DbRow) -> Policy:
         about = json.loads(entry.about)
@@ -156,15 +239,8 @@ class _Replay:
         return after, 0 if closing is None else first + closing
 
     def _check_row(self, current: Policy, ticks: policy.Clock, batch: int, began: int, closing: int) -> None:
-        row, c, me = self.row, self.c, self.ctx
-        vectors = c.execute(sa.select(schema.vectors).where(schema.vectors.c.experiment == me.id)).all()
-        if any(asking.digest(v.probabilities) != v.vector for v in vectors):
-            self._say("a propensity vector was changed")
-        if set(self.made.vector.tolist()) - {v.vector for v in vectors}:
-            self._say("a propensity vector is missing")
-        last = closing or row.t
-        table = schema.rewards
-        settled = {t for (t,) in ledger.fetch(c, sa.select(table.c.t).distinct().where(table.c.experiment == me.id))}
+        last = closing or self.row.t
+        settled = set(read(self.c, self.ctx.id, schema.rewards, ("t",))["t"])
         again = {
             "version": current.version,
             "batch": batch,
@@ -172,30 +248,8 @@ class _Replay:
             "due": bool(ticks.due),
             "closing": closing,
             "awaited": last - began - sum(began < t <= last for t in settled),
-            "settled": len(settled),
-            "entries": c.execute(sa.select(sa.func.count()).where(table.c.experiment == me.id)).scalar_one(),
             "clock": encoding.clock_text(ticks),
-            "paused": _paused(c, me.id),
-            "stopped": _stopped(c, me.id),
         }
         for name, value in again.items():
-            if getattr(row, name) != value:
-                self._say(f"the experiment has {name} {getattr(row, name)!r}, and its replay {value!r}")
-
-
-def _paused(c: sa.Connection, experiment: int) -> bool:
-    table = schema.audit
-    query = (
-        sa.select(table.c.what)
-        .where(table.c.experiment == experiment, table.c.what.in_(("pause", "resume")))
-        .order_by(table.c.position.desc())
-        .limit(1)
-    )
-    return c.execute(query).scalar() == "pause" or _stopped(c, experiment) == ""
-
-
-def _stopped(c: sa.Connection, experiment: int) -> str | None:
-    """The arm that was promoted when the experiment was stopped, empty if none was; None while it runs."""
-    table = schema.audit
-    detail = c.execute(sa.select(table.c.detail).where(table.c.experiment == experiment, table.c.what == "stop")).scalar()
-    return None if detail is None else json.loads(detail)["promote"] or ""
+            if getattr(self.row, name) != value:
+                self._say(f"the experiment has {name} {getattr(self.row, name)!r}, and its replay {value!r}")

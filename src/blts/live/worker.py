@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from ..errors import BltsError
+from ..errors import BltsError, ConfigError
 from . import reports, schema
 from .database import Database
 from .experiment import Experiment
@@ -69,6 +69,8 @@ class Worker:
             say: is told what was done.
             wait: waits so many seconds.
         """
+        if not 0 < seconds < 1e9:
+            raise ConfigError(f"A worker waits for a number of seconds between its rounds; got {seconds!r}.")
         while True:
             for one in self.once():
                 say(one)

@@ -16,7 +16,12 @@ def print_json(data: Any) -> None:
 def say(text: str) -> None:
     from rich.console import Console
 
-    Console().print(text, highlight=False, markup=False)
+    Console().print(printable(text), highlight=False, markup=False)
+
+
+def printable(text: str) -> str:
+    """Text without lone surrogates, which no terminal takes."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def done(as_json: bool, data: dict[str, Any], sentence: str) -> None:
@@ -32,12 +37,13 @@ def show_table(title: str, columns: list[str], rows: list[list[Any]], words: tup
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(title), title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    heading = escape(printable(title))
+    table = Table(title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
     for i, column in enumerate(columns):
         text = i == 0 or column in words
         table.add_column(escape(column), justify="left" if text else "right", no_wrap=not text)
     for row in rows:
-        table.add_row(*(escape(cell(x)) for x in row))
+        table.add_row(*(escape(printable(cell(x))) for x in row))
     Console().print(table)
 
 
@@ -55,7 +61,10 @@ def interval(value: float | None, low: float | None, high: float | None) -> str:
 
 def moment(at: float) -> str:
     """Seconds since 1970 as a date and time."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    try:
+        return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999
+        return f"{at:g} s"
 
 
 def in_words(count: int, noun: str) -> str:

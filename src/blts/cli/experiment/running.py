@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from ...errors import ConfigError
 from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Name, Request, app, opened
 from .output import done, in_words, print_json, say, show_table
 from .rewards import read_lines, read_rewards
@@ -25,6 +26,8 @@ def ask(
 ) -> None:
     """Get decisions. They are stored before they are printed."""
     whom = [*(unit or []), *(read_lines(units) if units is not None else [])]
+    if units is not None and not whom:
+        raise ConfigError(f"The file {units} has no units.")
     answer = opened(db, name).ask(n, request_id, units=whom or None)
     if as_json:
         decisions = [
