@@ -18,9 +18,9 @@ VERSIONS = sorted(int(path.stem.removeprefix("live-")) for path in FIXTURES.glob
 DIALECTS = ("sqlite", "postgresql")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def compiled_here():
-    """Programs that other files of this process compiled with other settings may differ in the last bit."""
+@pytest.fixture(scope="module", autouse=True)
+def _compiled_afresh():
+    """The fixtures' last bits are those of programs compiled with all optimisations, which other files leave out."""
     jax.clear_caches()
 
 
