@@ -17,7 +17,7 @@ from ..batching import Batching
 from ..errors import ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, exposing, refreshing, reports, status, telling
+from . import arms, asking, creating, exposing, measuring, refreshing, reports, status, stopping, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
@@ -125,20 +125,29 @@ class Experiment:
         return asking.ask(self.context, n, units, request_id)
 
     def tell(
-        self, rewards: Iterable[Any] = (), request_id: str | None = None, *, unit: str | None = None, reward: Any = None
+        self,
+        rewards: Iterable[Any] = (),
+        request_id: str | None = None,
+        *,
+        unit: str | None = None,
+        reward: Any = None,
+        metric: str | None = None,
     ) -> Told:
-        """Record rewards. Nothing raises for a bad row: the answer says what became of each.
+        """Record rewards, or values of a metric. Nothing raises for a bad row: the answer says what became of each.
 
         Args:
             rewards: (decision id, reward) pairs, or mappings with "reward" and "decision_id" or "unit".
             request_id: any text; the same request again changes nothing.
             unit: with `reward`, short for one row about a unit.
             reward: of that unit.
+            metric: whose values they are, if not rewards; mappings may then have "value" for "reward".
 
         Returns:
             How many rows were accepted, and what became of the others.
         """
         rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
+        if metric is not None:
+            return measuring.tell(self.context, rows, metric, request_id)
         return telling.tell(self.context, rows, request_id)
 
     def expose(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> int:
@@ -178,8 +187,20 @@ class Experiment:
         }
         return telling.tell_aggregate(self.context, arm, count, totals, request_id)
 
-    def correct(self, decision_id: str, reward: float, reason: str = "") -> bool:
-        """Replace a reward by a new entry; the next refresh learns from it. False where it stood so already."""
+    def correct(self, decision_id: str, reward: float, reason: str = "", *, metric: str | None = None) -> bool:
+        """Replace a reward by a new entry; the next refresh learns from it.
+
+        Args:
+            decision_id: whose reward it is.
+            reward: the right one.
+            reason: for the audit log.
+            metric: whose value it is, if it is no reward.
+
+        Returns:
+            False where it stood so already.
+        """
+        if metric is not None:
+            return measuring.correct(self.context, decision_id, reward, metric, reason)
         return telling.correct(self.context, decision_id, reward, reason)
 
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
@@ -223,7 +244,8 @@ class Experiment:
 
     def status(self) -> dict[str, Any]:
         """Where the experiment stands, as JSON could hold it."""
-        return status.status(self.context)
+        found = status.status(self.context)
+        return found | stopping.said(self, found)
 
     def audit(self) -> list[dict[str, Any]]:
         """Everything that was done, in order."""

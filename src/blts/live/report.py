@@ -12,7 +12,7 @@ import numpy as np
 from .. import _random
 from .._typing import Tree
 from ..agents import Thompson
-from . import estimates
+from . import estimates, stopping
 from .export import WAITING, DecisionTable, table_of
 from .learning import chains_in_words
 from .status import allocation
@@ -88,7 +88,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         },
         "why_estimates_differ": WHY,
     }
-    return report | {"recommendation": _recommendation(report, belief, current)}
+    report["recommendation"] = _recommendation(report, belief, current)
+    return report | stopping.concluded(experiment, table, report)
 
 
 class _Seen:

@@ -35,12 +35,18 @@ def keep(experiment: Experiment) -> bool:
 
 def kept(experiment: Experiment, version: int | None) -> dict[str, Any]:
     """A stored report; by default the last. It says as of when it is."""
-    with experiment.database.read() as c:
-        row = _row(c, experiment.id, version)
-    if row is None:
+    found = last(experiment, version)
+    if found is None:
         which = "any version" if version is None else f"version {version}"
         raise ConfigError(f"No report of {which} is stored; run: blts worker, or ask for a fresh one.")
-    return json.loads(row.report) | {"as_of": {"version": row.version, "at": row.at}}
+    return found
+
+
+def last(experiment: Experiment, version: int | None = None) -> dict[str, Any] | None:
+    """The stored report of a version, by default the last; None where there is none."""
+    with experiment.database.read() as c:
+        row = _row(c, experiment.id, version)
+    return None if row is None else json.loads(row.report) | {"as_of": {"version": row.version, "at": row.at}}
 
 
 def digest(version: int, report: str, at: float) -> str:

@@ -21,6 +21,7 @@ from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
 from . import policy
 from .checks import check_labels, check_support, metadata_as_json, outside
+from .metrics import Metric, metrics_of
 from .parts import (
     Arm,
     ArmSetting,
@@ -37,11 +38,14 @@ from .parts import (
     restricted,
     to_data,
 )
+from .stopping import StopRule, rule_of
 
 FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
 LARGEST_FIRST = 1024
 BEFORE = {"learn": "open", "strict": True}
 """How experiments behave whose specification was stored before it said so."""
+READ: dict[str, Callable[[Any], Any]] = {"metrics": metrics_of, "stop": rule_of}
+"""Settings that are written as tables."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,10 @@ class Spec:
     draw: str = "auto"
     """Who chooses: "agent", "vector" for a draw from the stored propensities, "auto" for the agent where its
     propensities are exact and the vector elsewhere."""
+    metrics: tuple[Metric, ...] = ()
+    """What is measured besides the rewards: guardrails and secondary metrics."""
+    stop: StopRule | None = None
+    """When a worker recommends an arm, or ends the experiment."""
 
     @staticmethod
     def of(
@@ -119,6 +127,7 @@ class Spec:
         for name in settings:
             if name not in known:
                 raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
+        settings |= {name: read(settings[name]) for name, read in READ.items() if name in settings}
         spec = Spec(
             arms=tuple(_arm(arm) for arm in _several(arms)),
             model=part_of("model", model),
@@ -162,6 +171,8 @@ class Spec:
             )
         if self.default_reward is not None and self.window is None:
             raise ConfigError("A default reward needs an attribution window; give window=… seconds too.")
+        metrics_of(self.metrics)
+        rule_of(self.stop)
         self._check_counts()
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
@@ -200,6 +211,8 @@ class Spec:
         data["arms"] = [{name: value for name, value in arm._asdict().items() if value or name == "label"} for arm in self.arms]
         for name in ("model", "sampler", "batching"):
             data[name] = to_data(getattr(self, name))
+        data["metrics"] = [metric._asdict() for metric in self.metrics]
+        data["stop"] = None if self.stop is None else self.stop._asdict()
         return json.dumps(data, sort_keys=True)
 
     @staticmethod
@@ -209,6 +222,7 @@ class Spec:
         data["arms"] = tuple(Arm(arm["label"], arm.get("metadata", {}), arm.get("options", {})) for arm in data["arms"])
         for name in ("model", "sampler", "batching"):
             data[name] = from_data(name, data[name], given.get(name))
+        data |= {name: read(data[name]) for name, read in READ.items() if name in data}
         return Spec(**data)
 
     @staticmethod
