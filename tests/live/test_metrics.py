@@ -57,6 +57,13 @@ def test_metrics_have_names_of_their_own():
         Spec.of(["A", "B"], "bernoulli", metrics=SPEND)
 
 
+def test_margins_are_in_the_unit_or_a_share():
+    higher, lower = Metric("x", "revenue", margin="5%"), Metric("x", "revenue", better="lower", margin="5%")
+    for metric, tolerated, too_bad in ((higher, 9.6, 9.4), (lower, 10.4, 10.6)):
+        assert metric.question.loss(np.array([tolerated, too_bad]), np.array(10.0)).round(6).tolist() == [-0.1, 0.1]
+    assert Metric("x", "revenue", better="lower", margin=1).question == Question(-1.0, 1.0, 1.0)
+
+
 def test_specifications_keep_their_metrics(tmp_path):
     place = tmp_path / "shop.toml"
     place.write_text(
@@ -65,7 +72,8 @@ def test_specifications_keep_their_metrics(tmp_path):
     )
     spec = Spec.read(place)
     assert spec.metrics == (Metric("refunds", "conversions", better="lower", margin="5%"),)
-    assert spec.stop is not None and spec.stop.until == "2026-12-31"
+    assert spec.stop is not None
+    assert spec.stop.until == "2026-12-31"
     again = Spec.from_json(spec.seeded().to_json())
     assert (again.metrics, again.stop) == (spec.metrics, spec.stop)
     assert spec.same_as(spec.seeded().to_json())
@@ -301,7 +309,8 @@ def test_an_alarm_is_reported_and_pauses_its_arm(tmp_path):
     assert experiment.report()["metrics"][0]["arms"][1]["n"] == 0
     played(experiment, clock, {"A": 0.1, "B": 0.4, "C": 0.1}, rng)
     done = worker.once()
-    assert [one.did for one in done] and "'B' is played no more" in done[0].did[0]
+    assert [one.did for one in done]
+    assert "'B' is played no more" in done[0].did[0]
     assert experiment.status()["active"] == ["A", "C"]
     assert experiment.status()["alarms"][0].startswith("'B' is likely worse on refunds than 'A' by more than 0.01")
     reason = next(line["detail"]["reason"] for line in experiment.audit() if line["what"] == "retire arm")
@@ -310,8 +319,11 @@ def test_an_alarm_is_reported_and_pauses_its_arm(tmp_path):
     data = table_of(experiment)
     assert found["B"]["n"] == (data.arms == 1).sum()
     gap = found["B"]["difference"]
-    assert gap["low"] < 0.3 < gap["high"] and gap["low"] > 0.1
-    assert found["B"]["p_worse"] > 0.99 and found["C"]["alarm"] is None and found["A"]["difference"] is None
+    assert gap["low"] < 0.3 < gap["high"]
+    assert gap["low"] > 0.1
+    assert found["B"]["p_worse"] > 0.99
+    assert found["C"]["alarm"] is None
+    assert found["A"]["difference"] is None
     played(experiment, clock, {"A": 0.1, "C": 0.1}, rng)
     assert all(not one.did for one in worker.once())
     worker.close()
@@ -339,11 +351,14 @@ def test_a_secondary_metric_has_no_alarm(tmp_path):
     experiment = shop(tmp_path, clock, metrics=[REFUNDS | {"role": "secondary"}])
     played(experiment, clock, {"A": 0.1, "B": 0.5, "C": 0.1}, rng)
     (metric,) = experiment.report()["metrics"]
-    assert metric["alarms"] == [] and metric["arms"][1]["p_worse"] > 0.99
+    assert metric["alarms"] == []
+    assert metric["arms"][1]["p_worse"] > 0.99
 
 
 def test_experiments_without_metrics_say_nothing_of_them(tmp_path):
     experiment = made(tmp_path)
+    with pytest.raises(ConfigError, match="no metrics"):
+        experiment.tell([], metric="refunds")
     assert experiment.report()["metrics"] == []
     assert "alarms" not in experiment.status()
     with experiment.database.read() as c:

@@ -174,7 +174,7 @@ def test_the_time_is_over_also_without_a_refresh(tmp_path):
 
 
 def test_the_rule_is_kept(tmp_path):
-    experiment, worker = running(tmp_path, Hand(), p_best=0.99, until="2026-12-31")
+    _experiment, worker = running(tmp_path, Hand(), p_best=0.99, until="2026-12-31")
     again = Experiment.open(tmp_path / "blts.db", "mail")
     assert again.spec.stop == StopRule(0.99, until="2026-12-31")
     assert json.loads(again.spec.to_json())["stop"]["until"] == "2026-12-31"
@@ -232,10 +232,11 @@ def test_equal_arms_rarely_stop_with_evidence(p_best, plain):
 
 
 def test_a_real_difference_stops():
-    """At a gap of 0.2 standard deviations 94 % stop with evidence, after 17 looks on average; P(best) ≥ 0.95 alone stops after 6. At
-    a gap of 0.1, P(best) alone stops 3 % at the wrong arm; with evidence none do."""
+    """At a gap of 0.2 standard deviations 94 % stop with evidence, after 17 looks on average; P(best) ≥ 0.95 alone stops after 6.
+    At a gap of 0.1, P(best) alone stops 3 % at the wrong arm; with evidence none do."""
     wrong, right, looks = stops(0.2, 0.95, evidence=True)
-    assert wrong == 0.0 and right > 0.9
+    assert wrong == 0.0
+    assert right > 0.9
     assert stops(0.2, 0.95, evidence=False)[2] < looks
     assert stops(0.1, 0.95, evidence=True)[0] == 0.0
     assert stops(0.1, 0.95, evidence=False)[0] > 0.01

@@ -14,7 +14,9 @@ How one reward travels, and which file each step is in:
    the next policy version (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used.
 5. `export` joins decisions, propensities and rewards into one table. `report` makes of it naive, IPW and AIPW means (`estimates`),
    adds the posterior of the policy in use, and recommends; `figures` draws. `status` says where the experiment stands.
-6. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
+6. `metrics` are guardrails and secondary metrics, told with `measuring` and compared with the control by `guardrails`; `objective`
+   makes rewards of several of them. `stopping` says when an experiment has its answer, and a `worker` acts on both.
+7. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
 
 `arms` adds and retires arms, each time with a policy version of its own. `answers` are the types that `Experiment` returns.
 """

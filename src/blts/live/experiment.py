@@ -17,7 +17,7 @@ from ..batching import Batching
 from ..errors import ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, exposing, measuring, refreshing, reports, status, stopping, telling
+from . import arms, asking, creating, exposing, measuring, objective, refreshing, reports, status, stopping, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
@@ -148,6 +148,7 @@ class Experiment:
         rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
         if metric is not None:
             return measuring.tell(self.context, rows, metric, request_id)
+        objective.refuse_rewards(self.spec)
         return telling.tell(self.context, rows, request_id)
 
     def expose(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> int:
@@ -178,6 +179,7 @@ class Experiment:
 
         There are no decision ids to make a retry harmless, so a request id is required.
         """
+        objective.refuse_rewards(self.spec)
         totals = {
             "total": total,
             "total_of_squares": total_of_squares,
@@ -201,6 +203,7 @@ class Experiment:
         """
         if metric is not None:
             return measuring.correct(self.context, decision_id, reward, metric, reason)
+        objective.refuse_rewards(self.spec)
         return telling.correct(self.context, decision_id, reward, reason)
 
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
@@ -212,6 +215,7 @@ class Experiment:
 
         Others go on asking and telling meanwhile; what they told enters the next refresh.
         """
+        objective.settle(self.context)
         return refreshing.refresh(self.context, force)
 
     def add_arm(self, label: str, metadata: dict[str, Any] | None = None, **options: float) -> int:

@@ -171,10 +171,24 @@ def _metric(given: object) -> Metric:
 
 
 def metric_named(spec: Spec, name: str) -> Metric:
-    """A metric of an experiment; `UnknownName` where it has none of this name."""
+    """A metric of an experiment.
+
+    Args:
+        spec: the experiment's specification.
+        name: of the metric.
+
+    Returns:
+        The metric.
+
+    Raises:
+        UnknownName: it has none of this name.
+        ConfigError: it has none at all.
+    """
     for metric in spec.metrics:
         if metric.name == name:
             return metric
+    if not spec.metrics:
+        raise ConfigError("This experiment has no metrics; they are part of its specification when it is created.")
     raise UnknownName("metric", name, [metric.name for metric in spec.metrics])
 
 
@@ -322,10 +336,11 @@ def retire_alarmed(experiment: Experiment, report: Mapping[str, Any]) -> list[st
     """
     done: list[str] = []
     for metric in report.get("metrics", []):
-        for arm in metric["arms"] if metric["pause"] else []:
+        for arm in metric["arms"]:
+            if not (metric["pause"] and arm["alarm"]):
+                continue
             status = experiment.status()
-            active = status["active"]
-            if arm["alarm"] and arm["arm"] in active and len(active) > 1 and not status["stopped"]:
+            if arm["arm"] in status["active"] and len(status["active"]) > 1 and not status["stopped"]:
                 experiment.retire_arm(arm["arm"], f"guardrail: {arm['alarm']}")
                 done.append(f"{arm['arm']!r} is played no more: {arm['alarm']}")
     return done

@@ -19,7 +19,7 @@ from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import ConfigError
-from . import policy
+from . import objective, policy
 from .checks import check_labels, check_support, metadata_as_json, outside
 from .metrics import Metric, metrics_of
 from .parts import (
@@ -93,6 +93,8 @@ class Spec:
     propensities are exact and the vector elsewhere."""
     metrics: tuple[Metric, ...] = ()
     """What is measured besides the rewards: guardrails and secondary metrics."""
+    objective: dict[str, float] | None = None
+    """Metrics and weights, whose weighted sum is the reward once the windows of all are over; without it rewards are told."""
     stop: StopRule | None = None
     """When a worker recommends an arm, or ends the experiment."""
 
@@ -177,6 +179,7 @@ class Spec:
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
         check_support(built.model)
+        objective.check(self, built.model)
         if self.default_reward is not None:
             sentence = outside(built.model, self.default_reward)
             if sentence:

@@ -10,7 +10,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from . import arms as changing
-from . import asking, encoding, ledger, policy, refreshing, schema
+from . import asking, encoding, ledger, objective, policy, refreshing, schema
 from .chain import check_chain
 from .database import DbRow, record
 
@@ -55,6 +55,7 @@ class _Replay:
             self._say("policy versions are missing")
         self._check_digests()
         self.found += check_chain(self.ctx, self.c, self.row)
+        self.found += objective.differences(self.ctx, self.c)
         if self.found:  # what is left of a ledger with gaps cannot be replayed
             return
         current = me.load(self.c, 1)

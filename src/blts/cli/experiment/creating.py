@@ -20,7 +20,9 @@ def create(
     model: Annotated[str | None, typer.Option(help="The reward model; `blts list` shows all.")] = None,
     sampler: Annotated[str | None, typer.Option(help="An agent or a sampler of `blts list`, or exact.")] = None,
     batching: Annotated[str | None, typer.Option(help='A batching scheme, or "external".')] = None,
-    spec: Annotated[pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this.")] = None,
+    spec: Annotated[
+        pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this, metrics and stopping rules.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed makes the same decisions.")] = None,
     floor: Annotated[float | None, typer.Option(help="Probability that every arm has on top.")] = None,
     control: Annotated[str | None, typer.Option(help="The control arm; by default the first.")] = None,
