@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from experiments import Hand, made
 
 REVENUE = {"name": "revenue", "model": "revenue", "role": "secondary", "window": 10.0, "default": 0.0}
 REFUND = {"name": "refund", "model": "revenue", "better": "lower", "window": 30.0, "default": 0.0}
-BOTH = {"metrics": [REVENUE, REFUND], "objective": {"revenue": 1.0, "refund": -2.0}}
+BOTH: dict[str, Any] = {"metrics": [REVENUE, REFUND], "objective": {"revenue": 1.0, "refund": -2.0}}
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,8 @@ def test_rewards_are_combined_when_all_windows_are_over(tmp_path):
 
 def test_silence_without_a_default_is_missing(tmp_path):
     clock = Hand()
-    metrics = [REVENUE | {"default": None}, REFUND]
-    experiment = made(tmp_path, clock=clock, **BOTH | {"metrics": metrics})
+    metrics: Any = [REVENUE | {"default": None}, REFUND]
+    experiment = made(tmp_path, clock=clock, metrics=metrics, objective=BOTH["objective"])
     ids = [d.id for d in experiment.ask(6).decisions]
     experiment.tell([(i, 1.0) for i in ids[1:]], metric="revenue")
     clock.now += 30.0
