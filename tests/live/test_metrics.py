@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from blts.live.export import table_of
 from blts.live.guardrails import Question
 from blts.live.metrics import Metric
 from blts.live.worker import Worker
-from experiments import Hand, made
+from experiments import Hand, created, made
 
 REFUNDS = {"name": "refunds", "model": "conversions", "better": "lower", "margin": 0.01, "window": 10.0, "default": 0.0}
 SPEND = {"name": "spend", "model": "revenue", "role": "secondary"}
@@ -86,8 +88,8 @@ def test_specifications_keep_their_metrics(tmp_path):
 # Telling
 
 
-def test_every_value_has_a_fate_and_is_in_the_chain(tmp_path):
-    experiment = made(tmp_path, metrics=[REFUNDS, SPEND])
+def test_every_value_has_a_fate_and_is_in_the_chain(url):
+    experiment = created(url, metrics=[REFUNDS, SPEND])
     a, b, c = (d.id for d in experiment.ask(3).decisions)
     rows = [(a, 1.0), (a, 1.0), (a, 0.0), (b, 0.5), ("x", 1.0), {"decision_id": c, "value": 0}, 17]
     told = experiment.tell(rows, "r1", metric="refunds")
@@ -139,9 +141,9 @@ def values(experiment, clock) -> dict[str, list[float | None]]:
     return {name: [None if math.isnan(x) else float(x) for x in some] for name, some in found.items()}
 
 
-def test_values_count_when_their_window_is_over(tmp_path):
+def test_values_count_when_their_window_is_over(url):
     clock = Hand()
-    experiment = made(tmp_path, metrics=[REFUNDS, SPEND], clock=clock)
+    experiment = created(url, metrics=[REFUNDS, SPEND], clock=clock)
     ids = [d.id for d in experiment.ask(3).decisions]
     experiment.tell([(ids[0], 1.0)], metric="refunds")
     experiment.tell([(ids[1], 5.0)], metric="spend")
@@ -291,6 +293,34 @@ def test_a_worse_arm_has_an_alarm():
     """Found: 97 % where an arm is 0.2 standard deviations worse, after 800 units on average."""
     assert alarm_rates(lambda rng, arms: rng.normal(size=arms.shape) - 0.2 * arms, adaptive=False)[0] > 0.9
     assert alarm_rates(lambda rng, arms: rng.normal(size=arms.shape) + 0.2 * arms, adaptive=False)[0] == 0.0
+
+
+def compared(n: int, ones: tuple[int, int], comparisons: int = 1, **metric):
+    """What a report says of the second of two arms, with n values each of which some are 1."""
+    arms = np.tile([0, 1], n)
+    values = np.zeros(2 * n)
+    for arm, count in enumerate(ones):
+        values[np.flatnonzero(arms == arm)[np.linspace(0, n - 1, count).astype(int)]] = 1.0
+    table: Any = SimpleNamespace(labels=["A", "B"], arms=arms, p=np.full((2 * n, 2), 0.5))
+    return metrics._arm(metrics._Data(metrics.metrics_of([REFUNDS | metric])[0], table, values), 1, 0, comparisons)
+
+
+def test_an_alarm_needs_probability_units_and_evidence():
+    sure = compared(100, (10, 45))
+    assert sure["alarm"] == "'B' is likely worse on refunds than 'A' by more than 0.01 (probability above 0.999)"
+    likely = compared(100, (10, 22))
+    assert likely["p_worse"] > metrics.ALARM
+    assert likely["evidence"] < 1 / metrics.ERROR
+    assert likely["alarm"] is None
+    assert compared(49, (0, 49))["alarm"] is None  # too few units
+    assert compared(50, (0, 49))["alarm"] is not None
+    assert compared(100, (10, 45), int(sure["evidence"] * metrics.ERROR) + 1)["alarm"] is None  # too many comparisons
+    assert compared(100, (10, 45), int(sure["evidence"] * metrics.ERROR))["alarm"] is not None
+    assert compared(100, (10, 45), margin=0.4)["alarm"] is None
+    assert compared(100, (45, 10), better="higher")["alarm"] is not None
+    assert compared(100, (45, 10))["alarm"] is None
+    assert sure["difference"]["value"] == pytest.approx(0.35, abs=0.02)
+    assert sure["mean"] == pytest.approx(0.45)
 
 
 # Reports and the worker

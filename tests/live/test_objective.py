@@ -10,7 +10,7 @@ import pytest
 from blts.errors import ConfigError, UnknownName
 from blts.live import Experiment, Spec, objective, schema
 from blts.live.export import table_of
-from experiments import Hand, made
+from experiments import Hand, created, made
 
 REVENUE = {"name": "revenue", "model": "revenue", "role": "secondary", "window": 10.0, "default": 0.0}
 REFUND = {"name": "refund", "model": "revenue", "better": "lower", "window": 30.0, "default": 0.0}
@@ -46,9 +46,9 @@ def rewards(experiment: Experiment) -> list[tuple[str, float | None]]:
     return [(s, None if r != r else float(r)) for s, r in zip(table.status, table.rewards, strict=True)]
 
 
-def test_rewards_are_combined_when_all_windows_are_over(tmp_path):
+def test_rewards_are_combined_when_all_windows_are_over(url):
     clock = Hand()
-    experiment = made(tmp_path, clock=clock, **BOTH)
+    experiment = created(url, clock=clock, **BOTH)
     ids = [d.id for d in experiment.ask(6).decisions]
     experiment.tell([(ids[0], 5.0), (ids[1], 3.0)], metric="revenue")
     experiment.tell([(ids[1], 1.0)], metric="refund")

@@ -14,7 +14,7 @@ from blts.errors import ConfigError
 from blts.live import Experiment, Spec, guardrails, stopping
 from blts.live.stopping import Stop, StopRule
 from blts.live.worker import Worker
-from experiments import Hand, made
+from experiments import Hand, created
 
 
 @pytest.mark.parametrize(
@@ -102,14 +102,14 @@ def test_budgets_and_dates_end_an_experiment():
 # The worker
 
 
-def running(tmp_path, clock, gap=0.0, **rule) -> tuple[Experiment, Worker]:
+def running(url, clock, gap=0.0, **rule) -> tuple[Experiment, Worker]:
     """Experiments of two arms that have learned from 60 rewards, with a gap between the arms."""
-    experiment = made(
-        tmp_path, arms=["A", "B"], batching={"name": "fixed", "size": 60}, clock=clock, stop=rule, floor=0.2, strict=False
+    experiment = created(
+        url, arms=["A", "B"], batching={"name": "fixed", "size": 60}, clock=clock, stop=rule, floor=0.2, strict=False
     )
     decisions = experiment.ask(60).decisions
     experiment.tell([(d.id, gap * (d.arm == "B")) for d in decisions])
-    return experiment, Worker(tmp_path / "blts.db", clock=clock)
+    return experiment, Worker(url, clock=clock)
 
 
 def did(worker: Worker) -> list[str]:
@@ -117,7 +117,7 @@ def did(worker: Worker) -> list[str]:
 
 
 def test_a_recommendation_changes_nothing(tmp_path):
-    experiment, worker = running(tmp_path, Hand(), 3.0, p_best=0.99)
+    experiment, worker = running(tmp_path / "blts.db", Hand(), 3.0, p_best=0.99)
     assert experiment.status()["stop"] is None
     assert did(worker) == []
     assert experiment.status()["stop"].startswith("Stop: 'B' wins")
@@ -127,7 +127,7 @@ def test_a_recommendation_changes_nothing(tmp_path):
 
 
 def test_a_winner_is_promoted_once(tmp_path):
-    experiment, worker = running(tmp_path, Hand(), 3.0, p_best=0.99, action="promote")
+    experiment, worker = running(tmp_path / "blts.db", Hand(), 3.0, p_best=0.99, action="promote")
     (sentence,) = did(worker)
     assert sentence.endswith("Every decision is 'B' from now on.")
     status = experiment.status()
@@ -140,21 +140,21 @@ def test_a_winner_is_promoted_once(tmp_path):
 
 
 def test_no_winner_no_promotion(tmp_path):
-    experiment, worker = running(tmp_path, Hand(), 0.0, p_best=0.99, action="promote")
+    experiment, worker = running(tmp_path / "blts.db", Hand(), 0.0, p_best=0.99, action="promote")
     assert did(worker) == []
     assert not experiment.status()["stopped"]
     worker.close()
 
 
 def test_a_spent_budget_promotes_the_control(tmp_path):
-    experiment, worker = running(tmp_path, Hand(), units=60, action="promote", otherwise="control")
+    experiment, worker = running(tmp_path / "blts.db", Hand(), units=60, action="promote", otherwise="control")
     assert "no winner" in did(worker)[0]
     assert experiment.status()["promoted"] == "A"
     worker.close()
 
 
-def test_a_spent_budget_pauses_once(tmp_path):
-    experiment, worker = running(tmp_path, Hand(), units=60, action="promote")
+def test_a_spent_budget_pauses_once(url):
+    experiment, worker = running(url, Hand(), units=60, action="promote")
     assert did(worker)[0].endswith("The experiment is paused.")
     assert did(worker) == []
     experiment.resume()
@@ -165,7 +165,7 @@ def test_a_spent_budget_pauses_once(tmp_path):
 
 def test_the_time_is_over_also_without_a_refresh(tmp_path):
     clock = Hand()
-    experiment, worker = running(tmp_path, clock, until=2000.0, action="promote", otherwise="control")
+    experiment, worker = running(tmp_path / "blts.db", clock, until=2000.0, action="promote", otherwise="control")
     assert did(worker) == []
     clock.now = 2000.0
     assert len(did(worker)) == 1
@@ -174,7 +174,7 @@ def test_the_time_is_over_also_without_a_refresh(tmp_path):
 
 
 def test_the_rule_is_kept(tmp_path):
-    _experiment, worker = running(tmp_path, Hand(), p_best=0.99, until="2026-12-31")
+    _experiment, worker = running(tmp_path / "blts.db", Hand(), p_best=0.99, until="2026-12-31")
     again = Experiment.open(tmp_path / "blts.db", "mail")
     assert again.spec.stop == StopRule(0.99, until="2026-12-31")
     assert json.loads(again.spec.to_json())["stop"]["until"] == "2026-12-31"
