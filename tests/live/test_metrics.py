@@ -381,6 +381,15 @@ def test_neither_the_control_nor_without_pause(tmp_path):
     assert other.report()["recommendation"].startswith("Look at the guardrails first: 'B' is likely worse")
 
 
+def test_alarms_share_their_error_between_guardrails_and_arms(tmp_path, monkeypatch):
+    counted = []
+    monkeypatch.setattr(
+        metrics, "_arm", lambda data, k, base, comparisons: counted.append(comparisons) or {"arm": k, "alarm": None}
+    )
+    shop(tmp_path, Hand(), metrics=[REFUNDS, REFUNDS | {"name": "returns"}, SPEND]).report()
+    assert set(counted) == {2 * 2}  # guardrails times the arms besides the control
+
+
 def test_a_secondary_metric_has_no_alarm(tmp_path):
     clock, rng = Hand(), np.random.default_rng(0)
     experiment = shop(tmp_path, clock, metrics=[REFUNDS | {"role": "secondary"}])

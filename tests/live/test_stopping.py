@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 from blts.errors import ConfigError
-from blts.live import Experiment, Spec, guardrails, stopping
+from blts.live import Experiment, Spec, guardrails, reports, stopping
 from blts.live.stopping import Stop, StopRule
 from blts.live.worker import Worker
 from experiments import Hand, created
@@ -137,6 +137,18 @@ def test_a_winner_is_promoted_once(tmp_path):
     assert experiment.report()["stop"] is None
     assert experiment.verify() == []
     worker.close()
+
+
+def test_a_report_of_an_earlier_version_stops_nothing(tmp_path):
+    experiment, worker = running(tmp_path / "blts.db", Hand(), 3.0, p_best=0.99, action="promote")
+    worker.close()
+    experiment.refresh()
+    assert stopping.act(experiment) == []  # there is none
+    assert reports.keep(experiment)
+    experiment.refresh(force=True)
+    assert stopping.act(experiment) == []
+    assert reports.keep(experiment)
+    assert len(stopping.act(experiment)) == 1
 
 
 def test_no_winner_no_promotion(tmp_path):
