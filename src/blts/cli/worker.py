@@ -35,9 +35,9 @@ def command(
 
 
 def _say(done: Done) -> None:
-    if done.refreshed is None:
-        say(f"{done.experiment}: {done.problem}")
-    elif done.refreshed.in_use:
-        say(f"{done.experiment}: policy version {done.refreshed.version} is in use.")
-    else:
-        say(f"{done.experiment}: {done.refreshed.why}.")
+    lines = [done.problem] if done.problem is not None else []
+    if done.refreshed is not None:
+        in_use = f"policy version {done.refreshed.version} is in use."
+        lines.append(in_use if done.refreshed.in_use else f"{done.refreshed.why}.")
+    for line in [*lines, *done.did]:
+        say(f"{done.experiment}: {line}")

@@ -18,7 +18,9 @@ How one reward travels, and which file each step is in:
    which rewards count (`counted`), whether the model fits them (`misfit`), naive, IPW and AIPW means (`estimates`), the posterior
    (`posterior`, `lift`), evidence of a difference (`evidence`), and a `recommendation`. `reports` keeps a report of every policy
    version; `figures` draws; `status` says where the experiment stands.
-6. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
+6. `metrics` are guardrails and secondary metrics, told with `measuring` and compared with the control by `guardrails`; `objective`
+   makes rewards of several of them. `stopping` says when an experiment has its answer, and a `worker` acts on both.
+7. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
 
 `arms` adds and retires arms, each time with a policy version of its own. `answers` are the types that `Experiment` returns.
 """

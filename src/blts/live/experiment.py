@@ -17,7 +17,7 @@ from ..batching import Batching
 from ..errors import ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, exposing, refreshing, reports, status, telling
+from . import arms, asking, creating, exposing, measuring, objective, refreshing, reports, status, stopping, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
@@ -126,15 +126,22 @@ class Experiment:
         return asking.ask(self.context, n, units, request_id)
 
     def tell(
-        self, rewards: Iterable[Any] = (), request_id: str | None = None, *, unit: str | None = None, reward: Any = None
+        self,
+        rewards: Iterable[Any] = (),
+        request_id: str | None = None,
+        *,
+        unit: str | None = None,
+        reward: Any = None,
+        metric: str | None = None,
     ) -> Told:
-        """Record rewards. Nothing raises for a bad row: the answer says what became of each.
+        """Record rewards, or values of a metric. Nothing raises for a bad row: the answer says what became of each.
 
         Args:
             rewards: (decision id, reward) pairs, or mappings with "reward" and "decision_id" or "unit".
             request_id: any text; the same request again changes nothing.
             unit: with `reward`, short for one row about a unit.
             reward: of that unit.
+            metric: whose values they are, if not rewards; mappings may then have "value" for "reward".
 
         Returns:
             How many rows were accepted, and what became of the others.
@@ -142,6 +149,9 @@ class Experiment:
         if not isinstance(rewards, Iterable):
             raise ConfigError("tell takes a list of rows, each a decision id and a reward.")
         rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
+        if metric is not None:
+            return measuring.tell(self.context, rows, metric, request_id)
+        objective.refuse_rewards(self.spec)
         return telling.tell(self.context, rows, request_id)
 
     def expose(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> int:
@@ -172,6 +182,7 @@ class Experiment:
 
         There are no decision ids to make a retry harmless, so a request id is required.
         """
+        objective.refuse_rewards(self.spec)
         totals = {
             "total": total,
             "total_of_squares": total_of_squares,
@@ -181,8 +192,21 @@ class Experiment:
         }
         return telling.tell_aggregate(self.context, arm, count, totals, request_id)
 
-    def correct(self, decision_id: str, reward: float, reason: str = "") -> bool:
-        """Replace a reward by a new entry; the next refresh learns from it. False where it stood so already."""
+    def correct(self, decision_id: str, reward: float, reason: str = "", *, metric: str | None = None) -> bool:
+        """Replace a reward by a new entry; the next refresh learns from it.
+
+        Args:
+            decision_id: whose reward it is.
+            reward: the right one.
+            reason: for the audit log.
+            metric: whose value it is, if it is no reward.
+
+        Returns:
+            False where it stood so already.
+        """
+        if metric is not None:
+            return measuring.correct(self.context, decision_id, reward, metric, reason)
+        objective.refuse_rewards(self.spec)
         return telling.correct(self.context, decision_id, reward, reason)
 
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
@@ -194,6 +218,7 @@ class Experiment:
 
         Others go on asking and telling meanwhile; what they told enters the next refresh.
         """
+        objective.settle(self.context)
         return refreshing.refresh(self.context, bool(force))
 
     def add_arm(self, label: str, metadata: dict[str, Any] | None = None, **options: float) -> int:
@@ -226,7 +251,8 @@ class Experiment:
 
     def status(self) -> dict[str, Any]:
         """Where the experiment stands, as JSON could hold it."""
-        return status.status(self.context)
+        found = status.status(self.context)
+        return found | stopping.said(self, found)
 
     def audit(self) -> list[dict[str, Any]]:
         """Everything that was done, in order."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..models import Model
 from ..models.support import support_of_likelihood
+from . import stopping
 from .conclusions import estimates, evidence, misfit
 from .conclusions.counted import Counted, counted
 from .conclusions.lift import lifts
@@ -105,7 +106,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     }
     report["evidence"] = _evidence(report["arms"], seen, current, found)
     report["winner"], report["recommendation"] = recommend(report)
-    return report
+    return report | stopping.concluded(experiment, table, report)
 
 
 def posterior_draws(experiment: Experiment, table: DecisionTable, current: Policy) -> np.ndarray:

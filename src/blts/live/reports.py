@@ -45,8 +45,8 @@ def fresh(experiment: Experiment) -> dict[str, Any]:
 
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
-    as_of = {"at": experiment.context.now(), "decisions": row.t, "entries": row.entries, "later_entries": 0}
-    return report_of(experiment) | {"as_of": as_of}
+    as_of = {"version": row.versions, "at": experiment.context.now(), "decisions": row.t, "entries": row.entries}
+    return report_of(experiment) | {"as_of": as_of | {"later_entries": 0}}
 
 
 def report(experiment: Experiment) -> dict[str, Any]:
@@ -69,6 +69,13 @@ def kept(experiment: Experiment, version: int) -> dict[str, Any]:
     if row is None:
         raise ConfigError(f"No report of version {version} is stored; the worker stores them: blts worker.")
     return _read(experiment, row)
+
+
+def last(experiment: Experiment) -> dict[str, Any] | None:
+    """The report that was stored last; None where there is none."""
+    with experiment.database.read() as c:
+        row = _row(c, experiment.id, None)
+    return None if row is None else _read(experiment, row)
 
 
 def _read(experiment: Experiment, row: Any) -> dict[str, Any]:

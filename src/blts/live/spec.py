@@ -19,8 +19,9 @@ from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import BltsError, ConfigError, StoreError, shown
-from . import policy, priors
+from . import objective, policy, priors
 from .checks import check_labels, check_support, metadata_as_json, outside
+from .metrics import Metric, metrics_of
 from .parts import (
     Arm,
     ArmSetting,
@@ -39,11 +40,14 @@ from .parts import (
     single_model,
     to_data,
 )
+from .stopping import StopRule, rule_of
 
 FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
 LARGEST_FIRST = 1024
 BEFORE = {"learn": "open", "strict": True}
 """How experiments behave whose specification was stored before it said so."""
+READ: dict[str, Callable[[Any], Any]] = {"metrics": metrics_of, "stop": rule_of}
+"""Settings that are written as tables."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -93,6 +97,12 @@ class Spec:
     draw: str = "auto"
     """Who chooses: "agent", "vector" for a draw from the stored propensities, "auto" for the agent where its
     propensities are exact and the vector elsewhere."""
+    metrics: tuple[Metric, ...] = ()
+    """What is measured besides the rewards: guardrails and secondary metrics."""
+    objective: dict[str, float] | None = None
+    """Metrics and weights, whose weighted sum is the reward once the windows of all are over; without it rewards are told."""
+    stop: StopRule | None = None
+    """When a worker recommends an arm, or ends the experiment."""
 
     @staticmethod
     def of(
@@ -129,6 +139,7 @@ class Spec:
                 raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
         prior = settings.pop("prior", None)
         try:
+            settings |= {name: read(settings[name]) for name, read in READ.items() if name in settings}
             spec = Spec(
                 arms=tuple(_arm(arm) for arm in _several(arms)),
                 model=part_of("model", model),
@@ -181,10 +192,13 @@ class Spec:
             )
         if self.default_reward is not None and self.window is None:
             raise ConfigError("A default reward needs an attribution window; give window=… seconds too.")
+        metrics_of(self.metrics)
+        rule_of(self.stop)
         self._check_counts()
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
         check_support(built.model)
+        objective.check(self, built.model)
         if self.default_reward is not None:
             sentence = outside(built.model, self.default_reward)
             if sentence:
@@ -241,6 +255,8 @@ class Spec:
         for name in ("model", "sampler", "batching"):
             data[name] = to_data(getattr(self, name))
         data["prior"] = None if self.prior is None else self.prior._asdict()
+        data["metrics"] = [metric._asdict() for metric in self.metrics]
+        data["stop"] = None if self.stop is None else self.stop._asdict()
         return json.dumps(data, sort_keys=True)
 
     @staticmethod
@@ -253,6 +269,7 @@ class Spec:
                 data[name] = from_data(name, data[name], given.get(name))
             if data.get("prior") is not None:
                 data["prior"] = priors.Prior(**data["prior"])
+            data |= {name: read(data[name]) for name, read in READ.items() if name in data}
             spec = Spec(**data)
             _check_numbers(spec)
         except BltsError:

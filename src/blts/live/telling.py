@@ -29,7 +29,7 @@ NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 
 def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
     """Record rewards of decisions or units in one transaction."""
-    rows = _with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
+    rows = with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
     what = "" if request_id is None else f"tell {_digest(ctx, rows)}"
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
@@ -269,7 +269,7 @@ def parse(row: object, code: str, model: Model) -> ParsedRow:
     return ParsedRow(name, index_of(decision, code), number, invalid, unit=unit)
 
 
-def _with_units(ctx: Context, rows: list[ParsedRow]) -> list[ParsedRow]:
+def with_units(ctx: Context, rows: list[ParsedRow]) -> list[ParsedRow]:
     """The rows about units with the numbers of their decisions, which never change."""
     wanted = {row.unit for row in rows if row.unit is not None}
     if not wanted:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ..errors import StoreError
 from . import arms as changing
-from . import asking, encoding, ledger, policy, refreshing, reports, schema
+from . import asking, encoding, ledger, objective, policy, refreshing, reports, schema
 from .chain import Unreadable, check_chain, read
 from .database import DbRow, record
 
@@ -170,6 +170,7 @@ class _Replay:
         me, table = self.ctx, schema.policies
         stored = self.c.execute(sa.select(table).where(table.c.experiment == me.id).order_by(table.c.version))
         entries = [record(row) for row in stored]
+        self.found += objective.differences(self.ctx, self.c)
         current = me.load(self.c, 1)
         state = policy.start(me.key, current.built.agent)
         current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from ..errors import BltsError, ConfigError
-from . import reports, schema
+from . import reports, schema, stopping
 from .database import Database
 from .experiment import Experiment
 
@@ -30,6 +30,8 @@ class Done(NamedTuple):
     refreshed: Refreshed | None
     problem: str | None
     """Why it could not be looked after."""
+    did: tuple[str, ...] = ()
+    """What guardrails or the stopping rule had it do."""
 
 
 class Worker:
@@ -85,9 +87,11 @@ class Worker:
                 return None
             refreshed = experiment.refresh() if self._may(experiment) else None
             reports.keep(experiment)
+            did = tuple(stopping.act(experiment))
         except BltsError as error:  # one experiment's trouble is not that of the others
             return Done(name, None, str(error))
-        return Done(name, refreshed, None) if refreshed is not None and refreshed.refreshed else None
+        new = refreshed if refreshed is not None and refreshed.refreshed else None
+        return Done(name, new, None, did) if new is not None or did else None
 
     def _may(self, experiment: Experiment) -> bool:
         """Whether it is time to look: external batches without a cadence of their own have the worker's."""

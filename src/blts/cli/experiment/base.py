@@ -25,6 +25,7 @@ Name = Annotated[str, typer.Argument(help="The experiment.")]
 Db = Annotated[str | None, typer.Option("--db", help="A database URL or a file; by default BLTS_DB, or blts.db here.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Reason = Annotated[str, typer.Option(help="A word for the audit log.")]
+Metric = Annotated[str | None, typer.Option("--metric", help="A metric of the experiment; without it rewards are meant.")]
 Request = Annotated[str | None, typer.Option("--request-id", help="The same id again gives the same answer again.")]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .base import AsJson, Db, Name, Reason, app, opened
+from .base import AsJson, Db, Metric, Name, Reason, app, opened
 from .output import done
 
 
@@ -71,12 +71,13 @@ def correct(
     name: Name,
     decision_id: Annotated[str, typer.Argument(help="The decision.")],
     reward: Annotated[float, typer.Argument(help="The right reward.")],
+    metric: Metric = None,
     reason: Reason = "",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Replace a reward; the next refresh learns from the new one."""
-    changed = opened(db, name).correct(decision_id, reward, reason)
+    """Replace a reward, or a value of a metric; the next refresh learns from the new reward."""
+    changed = opened(db, name).correct(decision_id, reward, reason, metric=metric)
     done(as_json, {"changed": changed}, "Corrected." if changed else "It stood so already.")
 
 

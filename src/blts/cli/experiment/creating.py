@@ -23,7 +23,9 @@ def create(
     sampler: Annotated[str | None, typer.Option(help="An agent or a sampler of `blts list`, or exact.")] = None,
     batching: Annotated[str | None, typer.Option(help='A batching scheme, or "external".')] = None,
     prior: Annotated[str | None, typer.Option(help='"8% to 12%", "40 ± 15", or "learned" from all arms (the default).')] = None,
-    spec: Annotated[pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this.")] = None,
+    spec: Annotated[
+        pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this, metrics and stopping rules.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed makes the same decisions.")] = None,
     floor: Annotated[float | None, typer.Option(help="Probability that every arm has on top.")] = None,
     control: Annotated[str | None, typer.Option(help="The control arm; by default the first.")] = None,

@@ -21,7 +21,7 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
-    allocation = found.pop("allocation")
+    allocation, alarms, stop = found.pop("allocation"), found.pop("alarms", []), found.pop("stop", None)
     found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
@@ -35,6 +35,8 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     show_table(name, ["", "value"], rows, words=("value",))
     if allocation:
         show_table("allocation", ["arm", "probability"], [[label, p] for label, p in allocation.items()])
+    for line in _alarms(alarms) + ([stop] if stop else []):
+        say(line)
 
 
 @app.command()
@@ -98,6 +100,7 @@ def _show(found: dict[str, Any]) -> None:
         ],
     )
     say("\n" + "\n".join(_notes(found)))
+    show_metrics(found)
     ratio, gain = found["sample_ratio"], found["value_against_equal"]
     lines = [f"rewards that never came: {percent(found['missing_feedback_rate'])}; {found['pending']} are pending"]
     if ratio:
@@ -112,7 +115,27 @@ def _show(found: dict[str, Any]) -> None:
     say("\n" + found["why_estimates_differ"])
     if found["outside_theory"]:
         say(f"Outside the theorem: {found['outside_theory']}")
-    say("\n" + found["recommendation"])
+    alarms = [alarm for metric in found["metrics"] for alarm in metric["alarms"]]
+    say("\n" + "\n".join([*_alarms(alarms), found["recommendation"], *([found["stop"]] if found["stop"] else [])]))
+
+
+def _alarms(alarms: list[str]) -> list[str]:
+    return [f"ALARM: {alarm}." for alarm in alarms]
+
+
+def show_metrics(found: dict[str, Any]) -> None:
+    """Print the metrics of a report, one table each."""
+    for metric in found["metrics"]:
+        about = f"{metric['role']}, {metric['better']} is better, margin {metric['margin']}, {metric['model']}"
+        rows = []
+        for arm in metric["arms"]:
+            gap = arm["difference"] or {"value": None, "low": None, "high": None}
+            mean = interval(arm["mean"], arm["low"], arm["high"])
+            rows.append([arm["arm"], arm["n"], mean, interval(gap["value"], gap["low"], gap["high"]), arm["p_worse"]])
+        columns = ["arm", "units", "mean", f"less {metric['control']}", "P(worse than the margin)"]
+        show_table(f"\n{metric['metric']} ({about}), 95 % intervals", columns, rows)
+    if found["metrics"]:
+        say("\n" + found["why_metrics"])
 
 
 def _notes(found: dict[str, Any]) -> list[str]:

@@ -46,11 +46,44 @@ def _from_csv(text: str) -> list[Any]:
         return []
     header = [cell.strip() for cell in lines[0]]
     name = "decision_id" if "decision_id" in header else "unit"
-    if name not in header or "reward" not in header:
-        raise ConfigError(f"The file needs the columns decision_id (or unit) and reward; it has {', '.join(header)[:200]}.")
-    which, what = header.index(name), header.index("reward")
+    value = "reward" if "reward" in header else "value"
+    if name not in header or value not in header:
+        raise ConfigError(
+            f"The file needs the columns decision_id (or unit) and reward (or value); it has {', '.join(header)[:200]}."
+        )
+    which, what = header.index(name), header.index(value)
     cell = lambda line, i: line[i].strip() if i < len(line) else ""  # noqa: E731
-    return [{name: cell(line, which), "reward": _number(cell(line, what))} for line in lines[1:]]
+    rows: list[Any] = [{name: cell(line, which), "reward": _number(cell(line, what))} for line in lines[1:]]
+    if "metric" in header:
+        for row, line in zip(rows, lines[1:], strict=True):
+            row["metric"] = cell(line, header.index("metric"))
+    return rows
+
+
+def by_metric(rows: list[Any], metric: str | None) -> dict[str | None, list[Any]]:
+    """Rows by the metric that they are about.
+
+    Args:
+        rows: as `read_rewards` gives them.
+        metric: of all of them, where they do not say it themselves.
+
+    Returns:
+        Rows by metric; those of rewards under None.
+
+    Raises:
+        ConfigError: the metric is given twice, or is no text.
+    """
+    said = [row.get("metric") if isinstance(row, dict) else None for row in rows]
+    if metric is not None:
+        if any(said):
+            raise ConfigError("The file names the metric of each row; leave --metric out.")
+        return {metric: rows}
+    out: dict[str | None, list[Any]] = {}
+    for row, name in zip(rows, said, strict=True):
+        if not isinstance(name, str | None):
+            raise ConfigError(f"A metric is named by text; got {name!r}.")
+        out.setdefault(None if name in (None, "", "reward") else name, []).append(row)
+    return out or {None: []}
 
 
 def _from_jsonl(text: str) -> list[Any]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ...errors import ConfigError
-from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Name, Request, app, opened
+from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Metric, Name, Request, app, opened
 from .output import done, in_words, print_json, say, show_table
-from .rewards import read_lines, read_rewards
+from .rewards import by_metric, read_lines, read_rewards
+
+if TYPE_CHECKING:
+    from ...live import Experiment
+    from ...live.answers import Told
 
 
 @app.command()
@@ -64,17 +68,21 @@ def ask(
 def tell(
     name: Name,
     file: Annotated[
-        str, typer.Argument(help="A CSV or JSONL file with decision_id or unit, and reward; - for standard input.")
+        str,
+        typer.Argument(
+            help="A CSV or JSONL file with decision_id or unit, reward, and metric where it is no reward; - for standard input."
+        ),
     ] = "-",
+    metric: Metric = None,
     request_id: Request = None,
     strict: Annotated[bool, typer.Option("--strict", help=f"Exit with {NOT_ACCEPTED} if a row was not accepted.")] = False,
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record rewards. Each row is accepted, or reported as duplicate, conflict, unknown or invalid."""
-    rows = read_rewards(file)
+    """Record rewards or values of metrics. Each row is accepted, or reported as duplicate, conflict, unknown or invalid."""
+    groups = by_metric(read_rewards(file), metric)
     experiment = opened(db, name)
-    told = experiment.tell(rows, request_id)
+    told = _told(experiment, groups, request_id)
     if as_json:
         print_json(told._asdict())
     else:
@@ -92,6 +100,24 @@ def tell(
     refused = told.conflict + told.unknown + told.invalid
     if refused and (strict or not told.accepted + told.duplicate):
         raise typer.Exit(NOT_ACCEPTED)
+
+
+def _told(experiment: Experiment, groups: dict[str | None, list[Any]], request_id: str | None) -> Told:
+    """Tell the rows of each metric in a transaction of its own, and add up what became of them."""
+    from ...live.metrics import metric_named
+
+    for metric in groups:
+        if metric is not None:
+            metric_named(experiment.spec, metric)  # refused before anything is written
+    several = len(groups) > 1
+    answers = [
+        experiment.tell(rows, f"{request_id}:{metric}" if several and request_id and metric else request_id, metric=metric)
+        for metric, rows in groups.items()
+    ]
+    outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
+    sums = {outcome: sum(getattr(one, outcome) for one in answers) for outcome in outcomes}
+    ids = {outcome: some for outcome in outcomes if (some := [i for one in answers for i in one.ids.get(outcome, [])])}
+    return answers[-1]._replace(ids=ids, **sums)
 
 
 @app.command("tell-aggregate")

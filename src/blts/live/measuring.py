@@ -1,0 +1,138 @@
+"""Values of metrics as entries of the ledger: told and corrected like rewards, with the same fates."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from ..errors import ConfigError
+from . import entries, ledger, schema
+from .answers import Told
+from .database import chunks
+from .metrics import metric_named
+from .telling import NOT_ACCEPTED, ParsedRow, parse, with_units
+
+if TYPE_CHECKING:
+    from .context import Context
+
+
+def tell(ctx: Context, rows: Iterable[Any], metric: str, request_id: str | None) -> Told:
+    """Record values of a metric in one transaction.
+
+    Args:
+        ctx: the experiment.
+        rows: as those of rewards; a mapping may have "value" for "reward".
+        metric: its name.
+        request_id: the same request again changes nothing.
+
+    Returns:
+        How many rows were accepted, and what became of the others.
+    """
+    model = metric_named(ctx.spec, metric).built
+    parsed = with_units(ctx, [parse(_as_reward(row), ctx.code, model) for row in rows])
+    said = repr([metric, *((row.id, row.reward, row.invalid) for row in parsed)])
+    what = f"measure {hashlib.sha256(said.encode()).hexdigest()[:24]}"
+    with ctx.database.write() as c:
+        row = ctx.row(c, lock=True)
+        known = entries.answered(ctx, c, request_id, what)
+        if known is not None:
+            return Told(**known)
+        outcomes, accepted = _sorted(ctx, c, row.t, metric, parsed)
+        counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
+        ids = {outcome: some for outcome, some in outcomes.items() if some}
+        answer = Told(ids=ids, awaited=row.awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
+        change = entries.Change(ctx, c, row)
+        add_measures(change, metric, "told", accepted)
+        detail = {"metric": metric} | counts | {"request": request_id}
+        change.finish("measure", detail, request=(request_id, what, answer._asdict()))
+    return answer
+
+
+def correct(ctx: Context, decision_id: str, value: float, metric: str, reason: str) -> bool:
+    """Replace a value by a new entry.
+
+    Args:
+        ctx: the experiment.
+        decision_id: whose value it is.
+        value: the right one.
+        metric: its name.
+        reason: for the audit log.
+
+    Returns:
+        False where the decision has that value already.
+
+    Raises:
+        ConfigError: there is no such decision, or the metric cannot have such a value.
+    """
+    parsed = parse((decision_id, value), ctx.code, metric_named(ctx.spec, metric).built)
+    if parsed.invalid is not None:
+        raise ConfigError(f"{decision_id}: {parsed.invalid}.")
+    with ctx.database.write() as c:
+        row = ctx.row(c, lock=True)
+        if parsed.t is None or parsed.t > row.t:
+            raise ConfigError(f"There is no decision {decision_id!r} in the experiment {ctx.name!r}.")
+        before = standing(c, ctx.id, metric, [parsed.t]).get(parsed.t)
+        if before == parsed.reward:
+            return False
+        change = entries.Change(ctx, c, row)
+        add_measures(change, metric, "corrected", {parsed.t: parsed.reward})
+        detail = {"metric": metric, "decisions": [decision_id], "before": [before], "reason": reason, "value": parsed.reward}
+        change.finish("correct", detail)
+    return True
+
+
+def add_measures(change: entries.Change, metric: str, kind: str, values: Mapping[int, float]) -> None:
+    """Append values of a metric, by decision. They have the position of their operation, which has one metric only: so each
+    decision comes once, in the order in which the hash chain reads them."""
+    ts = sorted(values)
+    columns = {
+        "metric": metric,
+        "t": ts,
+        "position": change.position + 1,
+        "kind": kind,
+        "value": [values[t] for t in ts],
+        "at": change.now,
+    }
+    change.insert(schema.measures, columns, len(ts))
+
+
+def standing(c: sa.Connection, experiment: int, metric: str, ts: Iterable[int]) -> dict[int, float]:
+    """The last values of some decisions that have one."""
+    table, out = schema.measures, {}
+    for some in chunks(sorted(ts)):
+        numbers = sa.bindparam("some", some, expanding=True, literal_execute=True, type_=sa.BigInteger)
+        own = table.c.experiment == experiment, table.c.metric == metric, table.c.t.in_(numbers)
+        out |= dict(ledger.fetch(c, sa.select(table.c.t, table.c.value).where(*own).order_by(table.c.t, table.c.position)))
+    return out
+
+
+def _sorted(
+    ctx: Context, c: sa.Connection, decisions: int, metric: str, rows: list[ParsedRow]
+) -> tuple[dict[str, list[Any]], dict[int, float]]:
+    """Rejected rows by outcome, and accepted values by decision."""
+    outcomes: dict[str, list[Any]] = {outcome: [] for outcome in NOT_ACCEPTED}
+    mine = {row.t for row in rows if row.t is not None and row.t <= decisions}
+    stands = standing(c, ctx.id, metric, mine)
+    accepted: dict[int, float] = {}
+    for row in rows:
+        if row.malformed:
+            outcomes["invalid"].append([row.id, row.invalid])
+        elif row.t is None or row.t not in mine:
+            outcomes["unknown"].append(row.id)
+        elif row.invalid is not None:
+            outcomes["invalid"].append([row.id, row.invalid])
+        elif row.t in stands:
+            outcomes["duplicate" if stands[row.t] == row.reward else "conflict"].append(row.id)
+        else:
+            accepted[row.t] = stands[row.t] = row.reward
+    return outcomes, accepted
+
+
+def _as_reward(row: Any) -> Any:
+    """A row with "value" as one with "reward", which is what rows are read by."""
+    if isinstance(row, Mapping) and "value" in row and "reward" not in row:
+        return {("reward" if name == "value" else name): value for name, value in row.items()}
+    return row

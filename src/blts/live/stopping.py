@@ -1,0 +1,279 @@
+"""Stopping rules: when an experiment has its answer, its budget is spent, or its time is over; and what a worker does then.
+
+P(best), looked at after every refresh, reaches 0.95 sooner or later in most experiments whose arms are all equal. So a rule stops
+only at an arm that the report itself calls the winner, which takes evidence that stays valid however often one looks.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+
+from ..errors import ConfigError
+from . import metrics, reports, schema
+
+if TYPE_CHECKING:
+    from .experiment import Experiment
+    from .export import DecisionTable
+    from .spec import Spec
+
+WINNER = 0.95
+"""P(best) from which an arm wins in reports that name no winner themselves."""
+
+
+class StopRule(NamedTuple):
+    """When to stop, and what to do then. Of P(best) and loss, all that are stated must hold."""
+
+    p_best: float | None = None
+    """Stop at an arm that is best with this probability."""
+    loss: float | None = None
+    """Stop at an arm whose choice is expected to lose at most so much of a reward a unit."""
+    units: int | None = None
+    """Decisions after which the experiment ends."""
+    until: float | str | None = None
+    """When the experiment ends: a date or a time (ISO 8601, UTC unless it says otherwise), or seconds since 1970. A date is its
+    first moment."""
+    action: str = "recommend"
+    """"recommend" writes a sentence into report and status. "promote" has a worker stop the experiment, with the winner as the arm
+    of all further decisions."""
+    otherwise: str = "pause"
+    """With "promote", what happens when the units or the time end without a winner: "control" promotes the control, "pause" pauses
+    the experiment, once."""
+
+
+class Stop(NamedTuple):
+    """A rule that holds."""
+
+    rule: str
+    """winner, units or until."""
+    arm: str | None
+    """The winner, if there is one."""
+    sentence: str
+
+
+def rule_of(given: object) -> StopRule | None:
+    """A stopping rule as people write it.
+
+    Args:
+        given: None, a `StopRule`, or a mapping with its fields.
+
+    Returns:
+        The rule, checked.
+
+    Raises:
+        ConfigError: it says nothing, or what cannot be.
+    """
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        unknown = sorted(set(given) - set(StopRule._fields))
+        if unknown:
+            raise ConfigError(f"A stopping rule has no setting {unknown[0]!r}; its settings: {', '.join(StopRule._fields)}.")
+        fields: dict[str, Any] = dict(given)
+        if isinstance(fields.get("until"), datetime.date):  # as TOML gives it
+            fields["until"] = fields["until"].isoformat()
+        given = StopRule(**fields)
+    if not isinstance(given, StopRule):
+        raise ConfigError(f"stop must be a table with {', '.join(StopRule._fields)}; got {given!r}.")
+    _check(given)
+    return given
+
+
+def _check(rule: StopRule) -> None:
+    def number(name: str, holds: Callable[[Any], bool], sentence: str, kinds: Any = int | float) -> None:
+        value = getattr(rule, name)
+        if value is None:
+            return
+        if not isinstance(value, kinds) or isinstance(value, bool) or not math.isfinite(value) or not holds(value):
+            raise ConfigError(f"The stopping rule's {name} must be {sentence}; got {value!r}.")
+
+    number("p_best", lambda x: 0.5 <= x < 1, "a probability from 0.5 to below 1")
+    number("loss", lambda x: x >= 0, "a number ≥ 0, in units of the reward")
+    number("units", lambda x: x >= 1, "a whole number ≥ 1", int)
+    seconds_of(rule.until)
+    if rule.p_best is rule.loss is rule.units is rule.until is None:
+        raise ConfigError("A stopping rule needs p_best, loss, units or until.")
+    for name, known in (("action", ("recommend", "promote")), ("otherwise", ("control", "pause"))):
+        if getattr(rule, name) not in known:
+            raise ConfigError(f"The stopping rule's {name} must be {known[0]!r} or {known[1]!r}; got {getattr(rule, name)!r}.")
+
+
+def seconds_of(until: float | str | None) -> float:
+    """A moment as seconds since 1970.
+
+    Args:
+        until: seconds, or a date or time in ISO 8601; None for never.
+
+    Returns:
+        The seconds; infinity for never.
+
+    Raises:
+        ConfigError: it is no moment.
+    """
+    if until is None:
+        return math.inf
+    if isinstance(until, str):
+        try:
+            moment = datetime.datetime.fromisoformat(until)
+        except ValueError:
+            raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31; got {until!r}.") from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+    if isinstance(until, bool) or not isinstance(until, int | float) or not math.isfinite(until):
+        raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31; got {until!r}.")
+    return float(until)
+
+
+def confirmed(report: Mapping[str, Any], arm: str) -> bool:
+    """Whether a report calls an arm the winner; one that names no winners, whether P(best) is high enough."""
+    if "winner" in report:
+        return report["winner"] == arm
+    return any(one["arm"] == arm and (one["p_best"] or 0.0) >= WINNER for one in report["arms"])
+
+
+def winner(
+    report: Mapping[str, Any], rule: StopRule, confirms: Callable[[Mapping[str, Any], str], bool] = confirmed
+) -> dict[str, Any] | None:
+    """The arm that a rule stops at.
+
+    Args:
+        report: what is known.
+        rule: what is asked of P(best) and of the loss.
+        confirms: whether a report calls an arm the winner.
+
+    Returns:
+        The arm's entry in the report; None where no arm is good enough, or the best has an alarm on a guardrail.
+    """
+    arms = [arm for arm in report["arms"] if arm["active"] and arm["p_best"] is not None]
+    if len(arms) < 2:  # the last one left is best by default
+        return None
+    best = max(arms, key=lambda arm: arm["p_best"])
+    alarmed = {arm["arm"] for metric in report.get("metrics", []) for arm in metric["arms"] if arm["alarm"]}
+    sure = rule.p_best is None or best["p_best"] >= rule.p_best
+    cheap = rule.loss is None or (best["expected_loss"] is not None and best["expected_loss"] <= rule.loss)
+    return best if sure and cheap and best["arm"] not in alarmed and confirms(report, best["arm"]) else None
+
+
+def due(
+    report: Mapping[str, Any],
+    status: Mapping[str, Any],
+    now: float,
+    spec: Spec,
+    confirms: Callable[[Mapping[str, Any], str], bool] = confirmed,
+) -> Stop | None:
+    """Whether an experiment should stop.
+
+    Args:
+        report: what is known.
+        status: where the experiment stands.
+        now: the time.
+        spec: has the rule.
+        confirms: whether a report calls an arm the winner.
+
+    Returns:
+        The rule that holds, with a sentence; None where none does, or the experiment is stopped.
+    """
+    rule = spec.stop
+    if rule is None or status["stopped"]:
+        return None
+    best = winner(report, rule, confirms)
+    arm = None if best is None else best["arm"]
+    won = (
+        "there is no winner" if best is None else f"{arm!r} wins: it is best with probability {metrics.probability(best['p_best'])}"
+    )
+    if best is not None and (rule.p_best is not None or rule.loss is not None):
+        loss = "" if best["expected_loss"] is None else f", and choosing it loses {best['expected_loss']:.3g} a unit"
+        return Stop("winner", arm, f"Stop: {won}{loss}.")
+    if rule.units is not None and status["decisions"] >= rule.units:
+        return Stop("units", arm, f"Stop: the budget of {rule.units} units is spent, and {won}.")
+    if now >= seconds_of(rule.until):
+        end = datetime.datetime.fromtimestamp(seconds_of(rule.until), datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return Stop("until", arm, f"Stop: it is past {end}, and {won}.")
+    return None
+
+
+def concluded(experiment: Experiment, table: DecisionTable, report: Mapping[str, Any]) -> dict[str, Any]:
+    """What metrics and the stopping rule add to a report.
+
+    Args:
+        experiment: whose report it is.
+        table: its decisions.
+        report: the report so far.
+
+    Returns:
+        The metrics, the sentence of the stopping rule, and another recommendation where an active arm has an alarm.
+    """
+    found: dict[str, Any] = {"metrics": metrics.summary(experiment, table), "stop": None}
+    if found["metrics"]:
+        found["why_metrics"] = metrics.METHOD
+    with experiment.database.read() as c:
+        stopped = experiment.context.row(c).stopped is not None
+    standing = {"decisions": len(table.t), "stopped": stopped}
+    stop = due({**report, **found}, standing, experiment.context.now(), experiment.spec)
+    if stop is not None:
+        found["stop"] = stop.sentence
+    active = {arm["arm"] for arm in report["arms"] if arm["active"]}
+    alarms = [arm["alarm"] for metric in found["metrics"] for arm in metric["arms"] if arm["alarm"] and arm["arm"] in active]
+    if alarms:
+        found["recommendation"] = f"Look at the guardrails first: {alarms[0]}."
+    return found
+
+
+def said(experiment: Experiment, status: Mapping[str, Any]) -> dict[str, Any]:
+    """What the last stored report says of guardrails and of stopping, for the status.
+
+    Args:
+        experiment: whose report is read.
+        status: where it stands.
+
+    Returns:
+        The alarms, and the sentence of the stopping rule or None; empty where the experiment has neither metrics nor a rule.
+    """
+    spec = experiment.spec
+    if not spec.metrics and spec.stop is None:
+        return {}
+    report = reports.last(experiment)
+    stop = None if report is None else due(report, status, experiment.context.now(), spec)
+    return {"alarms": [] if report is None else metrics.alarms_of(report), "stop": None if stop is None else stop.sentence}
+
+
+def act(experiment: Experiment) -> list[str]:
+    """Do what guardrails and the stopping rule ask for after the last refresh; a worker calls it.
+
+    Args:
+        experiment: its last stored report is read; nothing is done while there is none of the last policy version.
+
+    Returns:
+        What was done, in sentences.
+    """
+    spec = experiment.spec
+    if not spec.metrics and spec.stop is None:
+        return []
+    report, status = reports.last(experiment), experiment.status()
+    if report is None or status["stopped"] or report["as_of"]["version"] != status["policies"]:
+        return []
+    done = metrics.retire_alarmed(experiment, report)
+    stop = due(report, status, experiment.context.now(), spec)
+    if done or stop is None or spec.stop is None or spec.stop.action != "promote":
+        return done  # other arms make another version, and the next round has its report
+    control = metrics.control_of(spec)
+    arm = stop.arm or (control if spec.stop.otherwise == "control" else None)
+    if arm in status["active"]:
+        experiment.stop(arm, stop.sentence)
+        return [f"{stop.sentence} Every decision is {arm!r} from now on."]
+    if status["paused"] or _paused_before(experiment, stop.sentence):
+        return []
+    experiment.pause(stop.sentence)
+    return [f"{stop.sentence} The experiment is paused."]
+
+
+def _paused_before(experiment: Experiment, reason: str) -> bool:
+    """Whether it was paused for the same reason before: somebody resumed it since, and knows."""
+    table = schema.audit
+    own = table.c.experiment == experiment.id, table.c.what == "pause", table.c.detail == json.dumps({"reason": reason})
+    with experiment.database.read() as c:
+        return c.execute(sa.select(table.c.position).where(*own).limit(1)).first() is not None
