@@ -74,12 +74,20 @@ def parsed(monkeypatch) -> list[str]:
     return texts
 
 
+_QUICK: list[bool] = []
+"""Whether the last test was marked `quickly_compiled`."""
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Tests marked `quickly_compiled` compile for longer than they compute: `make test` leaves LLVM's optimisations out."""
     import jax
 
-    jax.config.update("jax_disable_most_optimizations", item.get_closest_marker("quickly_compiled") is not None and not SLOW)
+    quick = item.get_closest_marker("quickly_compiled") is not None and not SLOW
+    if _QUICK and _QUICK[-1] != quick:
+        jax.clear_caches()  # a program that is compiled otherwise may differ in its last bits, and JAX would use it here
+    _QUICK[:] = [quick]
+    jax.config.update("jax_disable_most_optimizations", quick)
     try:
         return (yield)
     finally:

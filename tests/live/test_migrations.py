@@ -18,12 +18,6 @@ VERSIONS = sorted(int(path.stem.removeprefix("live-")) for path in FIXTURES.glob
 DIALECTS = ("sqlite", "postgresql")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compiled_afresh():
-    """The fixtures' last bits are those of programs compiled with all optimisations, which other files leave out."""
-    jax.clear_caches()
-
-
 def described(url: str) -> dict:
     """Tables, columns, keys, indexes and triggers of a database, as the database itself tells them."""
     place = database.Database(url)
