@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from types import SimpleNamespace
 
 import numpy as np
@@ -103,12 +104,13 @@ def test_budgets_and_dates_end_an_experiment():
 
 
 def running(url, clock, gap=0.0, **rule) -> tuple[Experiment, Worker]:
-    """Experiments of two arms that have learned from 60 rewards, with a gap between the arms."""
+    """Experiments of two arms that have 150 rewards, with a gap between the arms."""
+    chance = random.Random(1)
     experiment = created(
-        url, arms=["A", "B"], batching={"name": "fixed", "size": 60}, clock=clock, stop=rule, floor=0.2, strict=False
+        url, arms=["A", "B"], batching={"name": "fixed", "size": 150}, clock=clock, stop=rule, floor=0.2, strict=False
     )
-    decisions = experiment.ask(60).decisions
-    experiment.tell([(d.id, gap * (d.arm == "B")) for d in decisions])
+    decisions = experiment.ask(150).decisions
+    experiment.tell([(d.id, chance.gauss(gap * (d.arm == "B"), 1.0)) for d in decisions])
     return experiment, Worker(url, clock=clock)
 
 
@@ -121,7 +123,7 @@ def test_a_recommendation_changes_nothing(tmp_path):
     assert experiment.status()["stop"] is None
     assert did(worker) == []
     assert experiment.status()["stop"].startswith("Stop: 'B' wins")
-    assert experiment.report()["stop"] == experiment.stored_report()["stop"] == experiment.status()["stop"]
+    assert experiment.report()["stop"] == experiment.report(2)["stop"] == experiment.status()["stop"]
     assert not experiment.status()["stopped"]
     worker.close()
 

@@ -13,7 +13,7 @@ from . import entries, ledger, schema
 from .answers import Told
 from .database import chunks
 from .metrics import metric_named
-from .telling import NOT_ACCEPTED, ParsedRow, parse, with_units
+from .telling import NOT_ACCEPTED, ParsedRow, parse, told_before, with_units
 
 if TYPE_CHECKING:
     from .context import Context
@@ -39,7 +39,7 @@ def tell(ctx: Context, rows: Iterable[Any], metric: str, request_id: str | None)
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return Told(**known)
+            return told_before(known)
         outcomes, accepted = _sorted(ctx, c, row.t, metric, parsed)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         ids = {outcome: some for outcome, some in outcomes.items() if some}

@@ -35,7 +35,7 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return _told(known)._replace(ids=_named(known["ids"], rows))
+            return told_before(known)._replace(ids=_named(known["ids"], rows))
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
@@ -68,7 +68,7 @@ def _named(places: Mapping[str, Sequence[Any]], rows: list[ParsedRow]) -> dict[s
     return {outcome: [name(outcome, place) for place in some] for outcome, some in places.items()}
 
 
-def _told(stored: dict[str, Any]) -> Told:
+def told_before(stored: dict[str, Any]) -> Told:
     """A stored answer, of this or an earlier version."""
     fields: dict[str, Any] = {name: stored[name] for name in Told._fields if name in stored}
     fields["warnings"] = tuple(stored.get("warnings", ()))
@@ -87,7 +87,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return _told(known)
+            return told_before(known)
         labels = entries.labels(ctx, c)
         if arm not in labels:
             raise UnknownName("arm", arm, labels)
