@@ -81,7 +81,7 @@ def _arm(label: str, given: object, model: Model) -> AssumedArm:
             raise ConfigError(f"The arm {label!r} cannot earn {given!r} under this model; give {HOW[model.support]}.")
         arm = found
     rewards = np.asarray(arm.draw(np.random.default_rng(0), 200), float)
-    why = next((why for why in map(lambda r: outside(model, float(r)), np.unique(rewards)) if why), None)
+    why = next((why for why in (outside(model, float(r)) for r in np.unique(rewards)) if why), None)
     if rewards.shape != (200,) or why:
         raise ConfigError(f"The rewards assumed of the arm {label!r} cannot occur: {why or 'draw(rng, n) must give n numbers'}.")
     return arm

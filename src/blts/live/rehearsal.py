@@ -40,12 +40,12 @@ class Measured(NamedTuple):
 class Share(NamedTuple):
     """How many of the replications."""
 
-    count: int
+    some: int
     of: int
 
     @property
     def value(self) -> float:
-        return self.count / self.of
+        return self.some / self.of
 
     @property
     def se(self) -> float:
@@ -56,9 +56,9 @@ class Share(NamedTuple):
     def __str__(self) -> str:
         """In per cent. Of none or all, the 95 % bound: 3/n."""
         bound = 100 * min(1.0, 3 / self.of)
-        if self.count == 0:
+        if self.some == 0:
             return f"below {bound:.2g} %"
-        if self.count == self.of:
+        if self.some == self.of:
             return f"above {100 - bound:.3g} %"
         return f"{Measured(100 * self.value, 100 * self.se)} %"
 
@@ -142,7 +142,7 @@ class Rehearsal:
                 "mean": float(self.means[k]),
                 "decisions": _json(Measured.of(self.plays[:, k])),
                 "share": _json(Measured.of(share[:, k])),
-                "share_at_the_end": _json(Measured.of((last[:, k] / np.maximum(last.sum(1), 1)))),
+                "share_at_the_end": _json(Measured.of(last[:, k] / np.maximum(last.sum(1), 1))),
                 "named": _json(self.share(self.winner == k)),
             }
             for k, label in enumerate(self.labels)

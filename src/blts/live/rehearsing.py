@@ -281,13 +281,13 @@ class Block:
     def _decide(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Arms, whether the scheme closed the batch with each, and how many of them there are."""
         size, strict = policy.chunk_size(int(limits.max())), self.spec.strict
-        frozen = policy.Frozen(self.states, self.laws, self.by_law)
+        frozen: Any = (self.states, self.laws, self.by_law)
         parts = self.built.agent, self.built.batching
         arms, closes = np.zeros((self.R, size), int), np.zeros((self.R, size), bool)
         count, before = np.zeros(self.R, int), self.clock
         for by_law in np.unique(self.by_law):
             mine = np.where(self.by_law == by_law, limits, 0).astype(np.int32)
-            args = (self.keys, *parts, frozen, before, self.built.mixture, mine)
+            args: Any = (self.keys, *parts, policy.Frozen(*frozen), before, self.built.mixture, mine)
             clock, found = policy.decide_for_many(*args, size=size, strict=strict, by_law=bool(by_law))
             live = np.asarray(found.live)
             arms, closes = np.where(live, found.arms, arms), np.where(live, found.closes, closes)
@@ -310,7 +310,7 @@ class Block:
     def _refresh(self, now: float, lanes: np.ndarray) -> np.ndarray:
         """Refresh those of some replications for which it is due; which those were."""
         chosen: list[tuple[int, Rewards]] = []
-        for r in np.flatnonzero(lanes):
+        for r in np.flatnonzero(lanes).tolist():
             due = self.closing[r] > 0
             if not due and not by_cadence(self.spec, now - self.last_at[r], int(self.entries[r])):
                 continue
@@ -323,11 +323,11 @@ class Block:
             if self.spec.default_reward is not None:
                 self.rewards[r, silent] = self.spec.default_reward
             self.settled[r, silent] = True
-            chosen.append((int(r), rows))
+            chosen.append((r, rows))
         for start in range(0, len(chosen), BLOCKS[-1]):
             self._learn(chosen[start : start + BLOCKS[-1]])
         done = np.array([r for r, _ in chosen], int)
-        self.began[done] = [next_began(self.closing[r] > 0, self.closing[r], self.t[r]) for r in done]
+        self.began[done] = [next_began(bool(self.closing[r] > 0), int(self.closing[r]), int(self.t[r])) for r, _ in chosen]
         self.closing[done], self.entries[done], self.last_at[done] = 0, 0, now
         self.clock = self.clock._replace(due=self.closing > 0)
         for r, rows in chosen:
@@ -340,7 +340,7 @@ class Block:
         """New versions of some replications, used where they are sound."""
         m, agent = len(chosen), self.built.agent
         size, capacity = next(b for b in BLOCKS if b >= m), capacity_for(self.plan.units)
-        arms, rewards = np.zeros((size, capacity), np.int32), np.zeros((size, capacity), empty_dtype())
+        arms, rewards = np.zeros((size, capacity), np.int32), np.zeros((size, capacity))
         count, lanes = np.zeros(size, np.int32), np.array([r for r, _ in chosen] + [chosen[0][0]] * (size - m))
         for i, (_, rows) in enumerate(chosen):
             n = count[i] = len(rows.t)
@@ -354,9 +354,9 @@ class Block:
         self.last_t[mine] = self.t[mine]
         self.refreshes[mine] += 1
         for i, r in enumerate(mine):
-            one = policy.Frozen(jax.tree.map(lambda x, i=i: x[i], states), np.ones(1), np.zeros((), bool))
+            one: Any = (jax.tree.map(lambda x, i=i: x[i], states), np.ones(1), False)
             figures = diagnostics(jax.tree.map(lambda x, i=i: x[i], info))
-            if failings(one, figures, policy.is_fixed(agent), self.spec.rhat):
+            if failings(policy.Frozen(*one), figures, policy.is_fixed(agent), self.spec.rhat):
                 self.unused[r] += 1
                 lanes[i] = -1
         used = np.flatnonzero(lanes[:m] >= 0)
@@ -379,7 +379,7 @@ class Block:
     def read(self, now: float, arrived: int, winner_of: WinnerRule) -> None:
         """Somebody reads the reports of those that have named nobody yet."""
         fewest = np.asarray(self.clock.plays).min(1)
-        for r in np.flatnonzero((self.winner < 0) & (fewest >= self.spec.burn_in)):
+        for r in np.flatnonzero((self.winner < 0) & (fewest >= self.spec.burn_in)).tolist():
             rows = self._closed(r, now).rows(self.explicit)
             named = winner_of(self.built.model, rows.arms, rows.rewards, self.active) if len(rows.t) else None
             if named is not None:
@@ -419,7 +419,7 @@ def best_by_posterior(model: Model, arms: np.ndarray, rewards: np.ndarray, activ
     if not model.has_posterior:
         return None
     capacity, rows = capacity_for(len(arms)), len(arms)
-    columns = np.zeros(capacity, np.int32), np.zeros(capacity, empty_dtype())
+    columns = np.zeros(capacity, np.int32), np.zeros(capacity)
     columns[0][:rows], columns[1][:rows] = arms, rewards
     p = np.asarray(_p_best(model, *columns, rows))
     return active[int(p.argmax())] if p.max() >= WINNER else None
