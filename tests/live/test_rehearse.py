@@ -184,6 +184,11 @@ def test_replications_do_not_depend_on_each_other(monkeypatch):
     assert not (whole.counts[0] == whole.counts[1]).all()
 
 
+def test_a_cadence_that_a_step_cannot_follow_is_said():
+    shown = {seconds: str(rehearse(spec_of(refresh_seconds=seconds), TRUTH, **SETTINGS)) for seconds in (HOUR / 2, 2 * HOUR)}
+    assert ["give a shorter step" in text for text in shown.values()] == [True, False]
+
+
 # Winners
 
 

@@ -79,10 +79,6 @@ def _percent(axes: Axes) -> None:
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
 
 
-def _note(axes: Axes, x: float, side: str, text: str) -> None:
-    axes.annotate(text, (x, 0.98), xycoords="axes fraction", ha=side, va="top", fontsize=8, color=GREY)
-
-
 def _traffic(found: Rehearsal, axes: Axes) -> list[Annotation]:
     """The share of each bin's decisions that every arm had; bins without decisions are left out."""
     plays = found.plays.mean(0)
@@ -97,9 +93,8 @@ def _traffic(found: Rehearsal, axes: Axes) -> list[Annotation]:
         if label in coloured:
             band(axes, list(x), list(low[:, k]), list(high[:, k]), look)
         axes.plot(x, mean[:, k], color=look.colour, linestyle=look.dash, linewidth=1.5 if label in coloured else 0.7)
-    axes.set(ylabel="share of the decisions", title="Traffic")
+    axes.set(xlabel="units (bands: 8 of 10 rehearsals)", ylabel="share of the decisions", title="Traffic")
     _percent(axes)
-    _note(axes, 0.02, "left", "bands: 8 of 10 rehearsals")
     ends = [(label, float(mean[-1, k])) for k, label in enumerate(found.labels) if label in coloured]
     return end_labels(axes, [(label, found.units, y) for label, y in ends if np.isfinite(y)], coloured)
 
@@ -132,10 +127,9 @@ def _winners(found: Rehearsal, axes: Axes) -> list[Annotation]:
     names = {"right": "right winner", "wrong": "false winner" if found.all_equal else "wrong winner", "none": "none yet"}
     heights = {"wrong": wrong[-1], "right": right[-1], "none": 1 - wrong[-1] - right[-1]}
     axes.axvline(found.units, color="white", linewidth=0.9)
-    axes.set(ylabel="share of the rehearsals", title="A winner is named", xlim=(0, end))
+    axes.set(xlabel="units (last bar: after all)", ylabel="share of the rehearsals", title="A winner is named", xlim=(0, end))
     axes.grid(visible=False, axis="x")
     _percent(axes)
-    _note(axes, 1.0, "right", "last bar: after the last unit")
     middles = dict(zip(heights, np.cumsum(list(heights.values())) - np.array(list(heights.values())) / 2, strict=True))
     ends = [(names[kind], end, float(middles[kind])) for kind, height in heights.items() if height > 0]
     return end_labels(axes, ends, {names["right"]: RIGHT, names["wrong"]: WRONG})

@@ -101,6 +101,11 @@ def rehearse(
             f"in steps of {in_words(plan.step)}; a report is read every {in_words(plan.report)}"
             + (f", and {in_words(plan.patience)} after the last unit" if plan.patience else ""),
             *([f"{exposed:.0%} of the decisions are carried out"] if spec.exposure == "explicit" else []),
+            *(
+                [f"refreshes are stated every {in_words(often)} and rehearsed every step; give a shorter step"]
+                if (often := spec.refresh_seconds) is not None and often < plan.step
+                else []
+            ),
             *([] if winner_of or plan.built.model.has_posterior else ["no winner is named: this model has no exact posterior"]),
         ],
         labels=[arm.label for arm in spec.arms],
