@@ -17,8 +17,9 @@ from blts.live import Experiment, Spec, rehearse, rehearsing
 from blts.live.assumptions import AssumedArm, delay_of, seconds_of
 from blts.live.closing import Closed
 from blts.live.ledger import Fold
+from blts.live.naming import best_by_posterior
 from blts.live.rehearsal import Measured, Share
-from blts.live.rehearsing import Plan, best_by_posterior, plan_of, run, world
+from blts.live.rehearsing import Plan, plan_of, run, world
 from experiments import Hand
 from laws import LEVEL
 
