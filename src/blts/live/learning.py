@@ -99,6 +99,34 @@ def learn(key: PRNGKey, agent: Agent, state: Tree, data: Data, *, t: int, repeat
 
 
 @jax.jit
+def learn_many(
+    keys: PRNGKey, agents: Agent, states: Tree, rows: tuple[Array, Array, Array], t: Array, repeat: Array
+) -> tuple[Tree, Info]:
+    """`learn` for several experiments at once: all arguments have one axis more in front.
+
+    Args:
+        keys: of the experiments.
+        agents: who learns; they may differ in their prior.
+        states: before the refresh.
+        rows: arms [experiments, capacity], rewards [experiments, capacity], and how many of them there are [experiments].
+        t: decisions made.
+        repeat: refreshes at that t before this one.
+
+    Returns:
+        The states after the refresh, and their diagnostics.
+    """
+    arms, rewards, count = rows
+
+    def add(i: Array, histories: Tree) -> Tree:
+        one = lambda agent, history, arm, reward, live: agent.remember(history, Row((), arm, reward, ()), live)  # noqa: E731
+        return jax.vmap(one)(agents, histories, arms[:, i], rewards[:, i], i < count)
+
+    row = Row((), jnp.zeros((), int), jnp.zeros(()), ())
+    histories = lax.fori_loop(0, jnp.max(count), add, jax.vmap(lambda agent: agent.empty(row, arms.shape[1]))(agents))
+    return jax.vmap(_observe)(agents, jax.vmap(_observe_key)(keys, t, repeat), states, histories)
+
+
+@jax.jit
 def _observe_key(key: PRNGKey, t: Array, repeat: Array) -> PRNGKey:
     key = _random.round_key(key, _random.Round.of(t), _random.OBSERVE)
     return lax.cond(repeat > 0, lambda: _random.fold_in(key, repeat), lambda: key)

@@ -114,8 +114,12 @@ def freeze(agent: Agent, state: Tree, draw: str) -> Frozen:
     """A state with its propensities; `draw` says who chooses: "agent", "vector", or "auto" for the one that is exact."""
     if not is_fixed(agent):
         return Frozen(state, jnp.full(agent.actions, jnp.nan), jnp.zeros((), bool))
-    by_law = draw == "vector" or (draw == "auto" and not has_exact_law(agent, state))
-    return Frozen(state, _propensities(agent, state), jnp.asarray(by_law))
+    return Frozen(state, _propensities(agent, state), jnp.asarray(draws_from_law(agent, state, draw)))
+
+
+def draws_from_law(agent: Agent, state: Tree, draw: str) -> bool:
+    """Whether arms are drawn from the propensities rather than chosen by the agent; `draw` as in `freeze`."""
+    return is_fixed(agent) and (draw == "vector" or (draw == "auto" and not has_exact_law(agent, state)))
 
 
 # Decisions
@@ -159,6 +163,42 @@ def decide_many(
     """
     by_law = bool(frozen.by_law)
     return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), np.bool_(strict), size=size, by_law=by_law)
+
+
+def decide_for_many(
+    keys: PRNGKey,
+    agent: Agent,
+    batching: Batching,
+    frozen: Frozen,
+    clocks: Clock,
+    mixture: Mixture,
+    limits: Int[Array, " experiments"],
+    *,
+    size: int,
+    strict: bool,
+    by_law: bool,
+) -> tuple[Clock, Decided]:
+    """`decide_many` for several experiments of one specification: all but batching and mixture have an axis more in front.
+
+    `by_law` is taken for all of them, whatever their versions say.
+    """
+    return _decide_for_many(keys, agent, batching, frozen, clocks, mixture, limits, np.bool_(strict), size=size, by_law=by_law)
+
+
+@partial(jax.jit, static_argnames=("size", "by_law"))
+def _decide_for_many(keys, agent, batching, frozen, clocks, mixture, limits, strict, *, size: int, by_law: bool):
+    one = lambda key, agent, version, clock, limit: _decide_many(  # noqa: E731
+        key, agent, batching, version, clock, mixture, limit, strict, size=size, by_law=by_law
+    )
+    return jax.vmap(one)(keys, agent, frozen, clocks, limits)
+
+
+_propensities_of_many = jax.jit(jax.vmap(lambda agent, state: agent.propensities(state)))
+
+
+def propensities_of_many(agents: Agent, states: Tree) -> Float[Array, "experiments arms"]:
+    """The propensities of several states, each of its agent, which has one vector for the whole batch."""
+    return _propensities_of_many(agents, states)
 
 
 @partial(jax.jit, static_argnames=("size", "by_law"))

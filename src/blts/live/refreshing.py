@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import sqlalchemy as sa
 
 from . import entries, ledger, policy, schema
 from .answers import Refreshed, rewards_in_words
+from .closing import Closed, by_cadence, next_began
 from .conclusions import misfit
 from .database import DbRow
 from .learning import diagnostics, failings, learn
@@ -65,20 +65,15 @@ def refresh(ctx: Context, force: bool) -> Refreshed:
 def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Computed | Refreshed:
     """What a refresh would write, or an answer that says why there is none."""
     spec, now = ctx.spec, ctx.now()
-    explicit = spec.exposure == "explicit"
     if not force and not row.due and not _cadence(ctx, c, row, now):
         return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions")
     ctx.fold = ctx.fold.until(c, row.position, row.t)
-    fold = ctx.fold
-    starts = fold.starts(explicit)
-    over = starts <= now - spec.window if spec.window is not None else np.zeros(len(starts), bool)
-    cutoff = _cutoff(ctx, c, now - spec.window) if spec.window is not None and spec.learn == "closed" else None
+    closed = Closed.at(spec, ctx.fold, now, _last_cutoff(ctx, c))
     if not force and row.due:
-        why = _why_not(row, _open(fold, starts, over, cutoff, row), cutoff is not None)
+        why = _why_not(row, closed.awaited(row.began, row.closing), closed.cutoff is not None)
         if why is not None:
             return _not_yet(row, why)
-    silent = np.flatnonzero(over & ~fold.settled)
-    rows = fold.with_reward(silent, spec.default_reward).rows(explicit, cutoff)
+    silent, rows = closed.silent(), closed.rows(spec.exposure == "explicit")
     if not force and not row.due and rows.digest() == _last_data(ctx, c, row):
         return _not_yet(row, "there is nothing new to learn from")
     current = ctx.policy(c, row.version)
@@ -88,28 +83,19 @@ def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Compute
     data = rows.data.of(current.active)
     wrong = [one.sentence for one in misfit.misfits(made.built.model, data.arms, data.rewards, current.labels) if one.serious]
     ts = (silent + 1).tolist()
-    return Computed(row, current, row.position + len(ts), ts, rows, cutoff, made, info, failed, wrong, repeat, force, now)
+    return Computed(row, current, row.position + len(ts), ts, rows, closed.cutoff, made, info, failed, wrong, repeat, force, now)
 
 
-def _cutoff(ctx: Context, c: sa.Connection, now: float) -> float:
-    """When the last window began that is over. What was learned once is not forgotten where a clock is set back."""
+def _last_cutoff(ctx: Context, c: sa.Connection) -> float | None:
+    """The cutoff of the last refresh."""
     table = schema.policies
     own = sa.select(table.c.about).where(table.c.experiment == ctx.id, table.c.kind == "refresh")
     last = c.execute(own.order_by(table.c.version.desc()).limit(1)).scalar()
-    before = None if last is None else json.loads(last).get("cutoff")
-    return now if before is None else max(now, before)
+    return None if last is None else json.loads(last).get("cutoff")
 
 
 def _not_yet(row: DbRow, why: str) -> Refreshed:
     return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
-
-
-def _open(fold: ledger.Fold, starts: np.ndarray, over: np.ndarray, cutoff: float | None, row: DbRow) -> int:
-    """How many decisions of the closed batch cannot be learned from yet: their reward, or with a window its end, is awaited."""
-    batch = slice(row.began, row.closing)
-    dropped = fold.settled[batch] & np.isnan(fold.rewards[batch])  # cancelled, or missing
-    ready = over[batch] | dropped if cutoff is not None else over[batch] | fold.settled[batch]
-    return int((~ready & ~np.isnan(starts[batch])).sum())
 
 
 def _why_not(row: DbRow, awaited: int, windows: bool) -> str | None:
@@ -122,18 +108,13 @@ def _why_not(row: DbRow, awaited: int, windows: bool) -> str | None:
 
 
 def _cadence(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> bool:
-    """Whether a refresh is due although the batch is open: batches are the user's own, or a stated cadence says so."""
-    spec = ctx.spec
-    if spec.refresh_rewards is None and spec.refresh_seconds is None:
-        return ctx.external
-    last = entries.policy_row(c, ctx.id, row.versions)
-    if spec.refresh_seconds is not None and now - last.at >= spec.refresh_seconds:
-        return True
-    if spec.refresh_rewards is None:
-        return False
-    table = schema.rewards
-    new = sa.select(sa.func.count()).where(table.c.experiment == ctx.id, table.c.position > last.watermark)
-    return c.execute(new).scalar_one() >= spec.refresh_rewards
+    """Whether a refresh is due although the batch is open."""
+    last, new = entries.policy_row(c, ctx.id, row.versions), 0
+    if ctx.spec.refresh_rewards is not None:
+        table = schema.rewards
+        query = sa.select(sa.func.count()).where(table.c.experiment == ctx.id, table.c.position > last.watermark)
+        new = c.execute(query).scalar_one()
+    return by_cadence(ctx.spec, now - last.at, new)
 
 
 def _last_data(ctx: Context, c: sa.Connection, row: DbRow) -> str:
@@ -185,7 +166,7 @@ def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
         failings=new.failings,
     )
     detail = {"version": version, "in_use": in_use, "failings": new.failings, "force": new.force, kind: len(silent)}
-    began = row.closing if row.due else row.t
+    began = next_began(bool(row.due), row.closing, row.t)
     after = {
         "versions": version,
         "version": version if in_use else row.version,

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 an error of ours, 2 refused (one sentence says why), 3 a r
 
 # The order of these imports is that of the commands in --help.
 # isort: off
+from . import rehearsing as rehearsing
 from . import creating as creating
 from . import running as running
 from . import looking as looking

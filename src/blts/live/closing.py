@@ -1,0 +1,81 @@
+"""When a refresh is due and which rewards it learns from: pure functions, for experiments and their rehearsals alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .ledger import Fold, Rewards
+from .parts import EXTERNAL
+from .spec import Spec
+
+
+def by_cadence(spec: Spec, seconds: float, entries: int) -> bool:
+    """Whether a refresh is due although the batch is open: batches are the user's own, or a stated cadence says so.
+
+    Args:
+        spec: of the experiment.
+        seconds: since the last refresh.
+        entries: of rewards since the last refresh.
+
+    Returns:
+        Whether to refresh, if there is anything new to learn from.
+    """
+    if spec.refresh_rewards is None and spec.refresh_seconds is None:
+        return spec.batching.name == EXTERNAL
+    if spec.refresh_seconds is not None and seconds >= spec.refresh_seconds:
+        return True
+    return spec.refresh_rewards is not None and entries >= spec.refresh_rewards
+
+
+def next_began(due: bool, closing: int, t: int) -> int:
+    """How many decisions were before the batch that begins with a refresh after t: those until the end of a closed one."""
+    return closing if due else t
+
+
+class Closed(NamedTuple):
+    """What can be learned from at some moment."""
+
+    fold: Fold
+    starts: np.ndarray
+    """When each decision's window began; NaN where it was not exposed."""
+    over: np.ndarray
+    """Whether it is over; never without a window."""
+    cutoff: float | None
+    """Decisions whose window began later are not learned from yet."""
+    default: float | None
+
+    @staticmethod
+    def at(spec: Spec, fold: Fold, now: float, before: float | None = None) -> Closed:
+        """The decisions and rewards of an experiment as they stand now.
+
+        Args:
+            spec: of the experiment.
+            fold: its decisions and rewards.
+            now: the time.
+            before: the cutoff of the last refresh: what was learned once is not forgotten where a clock is set back.
+
+        Returns:
+            What can be learned from.
+        """
+        starts = fold.starts(spec.exposure == "explicit")
+        over = starts <= now - spec.window if spec.window is not None else np.zeros(len(starts), bool)
+        cutoff = max(now - spec.window, before or -np.inf) if spec.window is not None and spec.learn == "closed" else None
+        return Closed(fold, starts, over, cutoff, spec.default_reward)
+
+    def awaited(self, began: int, closing: int) -> int:
+        """How many decisions of a closed batch cannot be learned from yet: their reward, or with a window its end, is awaited."""
+        batch = slice(began, closing)
+        settled = self.fold.settled[batch]
+        dropped = settled & np.isnan(self.fold.rewards[batch])  # cancelled, or missing
+        ready = self.over[batch] | (dropped if self.cutoff is not None else settled)
+        return int((~ready & ~np.isnan(self.starts[batch])).sum())
+
+    def silent(self) -> np.ndarray:
+        """Places of the decisions whose window has passed without a word."""
+        return np.flatnonzero(self.over & ~self.fold.settled)
+
+    def rows(self, explicit: bool) -> Rewards:
+        """The rewards to learn from, with the default reward of silent decisions."""
+        return self.fold.with_reward(self.silent(), self.default).rows(explicit, self.cutoff)

@@ -1,0 +1,135 @@
+"""The figure of a rehearsal: who gets the traffic, what that earns, and when a winner is named, all over units."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..drawing.labels import end_labels, spread
+from ..drawing.style import COLOURS, GREY, Look, band, grid, looks, plain, settle, to_svg
+from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
+
+    from .rehearsal import Rehearsal
+
+LOW, HIGH = 0.1, 0.9  # the quantiles that bands reach
+LAST = 0.07  # the width of the last bar, as a share of the units
+RIGHT, WRONG = Look(COLOURS[2], "-", "o"), Look(COLOURS[1], "-", "s")
+GAIN, BOUND = Look(COLOURS[0], "-", "o"), Look(GREY, (0, (5, 2)), "s")
+
+
+def draw(found: Rehearsal, path: str | os.PathLike[str]) -> pathlib.Path:
+    """Write the figure as SVG.
+
+    Args:
+        found: what to show.
+        path: of the file; its folder is made where it does not exist.
+
+    Returns:
+        The path.
+
+    Raises:
+        ConfigError: matplotlib is not installed, the name does not end in .svg, or the file cannot be written.
+    """
+    place = pathlib.Path(path)
+    if place.suffix.lower() != ".svg":
+        raise ConfigError(f"The figure is an SVG file; give it a name that ends in .svg instead of {str(path)!r}.")
+    try:
+        import matplotlib as matplotlib
+    except ImportError:
+        raise ConfigError('Figures need matplotlib; install it with: pip install "blts[report]".') from None
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(to_svg(lambda: figure_of(found))[0])
+    except OSError as error:
+        raise ConfigError(f"{place} cannot be written ({error.strerror}).") from None
+    return place
+
+
+def figure_of(found: Rehearsal) -> Figure:
+    """Panels beside each other. Where all arms are equal there is nothing to gain, and no panel for it."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    panels = [_traffic, _winners] if found.all_equal else [_traffic, _gain, _winners]
+    figure, axes = grid(len(panels))
+    marks: list[tuple[Axes, list[Annotation]]] = []
+    for panel, [one] in zip(panels, axes, strict=True):
+        one.set(xlabel="units", xlim=(0, found.units))
+        one.set_xticks([float(x) for x in MaxNLocator(5).tick_values(0, found.units) if 0 <= x <= found.units])
+        one.xaxis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
+        marks.append((one, panel(found, one)))
+    settle(figure)
+    for one, labels in marks:
+        spread(one, labels)
+    return figure
+
+
+def _percent(axes: Axes) -> None:
+    from matplotlib.ticker import PercentFormatter
+
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+
+
+def _traffic(found: Rehearsal, axes: Axes) -> list[Annotation]:
+    """The share of each bin's decisions that every arm had; bins without decisions are left out."""
+    plays = found.plays.mean(0)
+    coloured = looks([found.labels[k] for k in sorted(np.argsort(-plays, kind="stable")[: len(COLOURS)])])
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        warnings.simplefilter("ignore", RuntimeWarning)  # a bin in which no replication decided
+        share = found.counts / found.counts.sum(2, keepdims=True)
+        mean, (low, high) = np.nanmean(share, 0), np.nanquantile(share, [LOW, HIGH], axis=0)
+    x = (found.edges[1:] + found.edges[:-1]) / 2
+    for k, label in enumerate(found.labels):
+        look = coloured.get(label, Look(GREY, "-", "o"))
+        if label in coloured:
+            band(axes, list(x), list(low[:, k]), list(high[:, k]), look)
+        axes.plot(x, mean[:, k], color=look.colour, linestyle=look.dash, linewidth=1.5 if label in coloured else 0.7)
+    axes.set(xlabel="units (bands: 8 of 10 rehearsals)", ylabel="share of the decisions", title="Traffic")
+    _percent(axes)
+    ends = [(label, float(mean[-1, k])) for k, label in enumerate(found.labels) if label in coloured]
+    return end_labels(axes, [(label, found.units, y) for label, y in ends if np.isfinite(y)], coloured)
+
+
+def _gain(found: Rehearsal, axes: Axes) -> list[Annotation]:
+    """What the decisions so far earned more than an equal split of them, and what the best arm alone would have."""
+    over = found.counts.cumsum(1) @ (found.means - found.means.mean())
+    bound = found.counts.sum(2).cumsum(1).mean(0) * (found.means.max() - found.means.mean())
+    start = np.zeros((len(over), 1))
+    over, bound = np.hstack([start, over]), np.append(0.0, bound)
+    low, high = np.quantile(over, [LOW, HIGH], axis=0)
+    band(axes, list(found.edges), list(low), list(high), GAIN)
+    axes.plot(found.edges, bound, color=BOUND.colour, linestyle=BOUND.dash, linewidth=1.0)
+    axes.plot(found.edges, over.mean(0), color=GAIN.colour, linewidth=1.5)
+    axes.axhline(0, color="black", linewidth=0.7)
+    axes.set(ylabel="total reward", title="Gain over an equal split")
+    best = f"{found.labels[found.best]} alone"
+    ends = [(best, found.units, bound[-1]), ("rehearsed", found.units, over.mean(0)[-1])]
+    return end_labels(axes, ends, {best: BOUND, "rehearsed": GAIN})
+
+
+def _winners(found: Rehearsal, axes: Axes) -> list[Annotation]:
+    """The share of replications that had named a winner, the wrong ones below the right ones."""
+    end = found.units * (1 + LAST)  # those named at the last look are drawn beyond the last unit
+    x = np.append(np.unique(np.append([0.0, found.units], found.named_at[found.winner >= 0])), end)
+    by = found.named_at[None] <= x[:, None]  # False for NaN
+    wrong, right = (by & found.wrong).mean(1), (by & ~found.wrong & (found.winner >= 0)).mean(1)
+    axes.fill_between(x, 0, wrong, step="post", color=WRONG.colour, alpha=0.75, linewidth=0)
+    axes.fill_between(x, wrong, wrong + right, step="post", color=RIGHT.colour, alpha=0.45, linewidth=0)
+    names = {"right": "right winner", "wrong": "false winner" if found.all_equal else "wrong winner", "none": "none yet"}
+    heights = {"wrong": wrong[-1], "right": right[-1], "none": 1 - wrong[-1] - right[-1]}
+    axes.axvline(found.units, color="white", linewidth=0.9)
+    axes.set(xlabel="units (last bar: after all)", ylabel="share of the rehearsals", title="A winner is named", xlim=(0, end))
+    axes.grid(visible=False, axis="x")
+    _percent(axes)
+    middles = dict(zip(heights, np.cumsum(list(heights.values())) - np.array(list(heights.values())) / 2, strict=True))
+    ends = [(names[kind], end, float(middles[kind])) for kind, height in heights.items() if height > 0]
+    return end_labels(axes, ends, {names["right"]: RIGHT, names["wrong"]: WRONG})
