@@ -95,5 +95,10 @@ def _lift(report: dict[str, Any], arm: dict[str, Any]) -> str:
         return ""
     a, r = lift["absolute"], lift["relative"]
     value = "" if a["value"] is None else f"{a['value']:+.3g} "
-    percent = "" if r is None else f" ({r['value']:+.2g} % [{r['low']:.2g}, {r['high']:.2g}])"
+    percent = "" if r is None else f" ({_percent(r['value'], '+')} % [{_percent(r['low'])}, {_percent(r['high'])}])"
     return f", and a lift over {report['control']!r} of {value}[{a['low']:.3g}, {a['high']:.3g}] a unit{percent}"
+
+
+def _percent(x: float, sign: str = "") -> str:
+    """Two digits, without an exponent."""
+    return f"{float(f'{x:.2g}'):{sign},.0f}" if abs(x) >= 10 else f"{x:{sign}.2g}"
