@@ -100,12 +100,14 @@ def test_a_unit_keeps_its_decision(url):
 
 def test_units_are_not_stored_in_clear(tmp_path):
     """Nowhere in the database's files, the write-ahead log too, whatever became of the rows about them."""
-    experiment = made(tmp_path, strict=False, exposure="explicit")
+    experiment = made(tmp_path, strict=False, exposure="explicit", metrics=[{"name": "m", "model": "numbers", "role": "secondary"}])
     unit = "secret-unit-of-somebody"
     experiment.ask(units=[unit], request_id="visible-request")
     experiment.expose(units=[unit])
     for rows in ([{"unit": unit, "reward": 1.0}], [{"unit": unit, "reward": "x"}], [{"unit": unit, "reward": 9.0}]):
-        experiment.tell([*rows, {"unit": unit + "-unknown", "reward": 1.0}], request_id=f"t {rows[0]['reward']}")
+        for metric in (None, "m"):
+            told = [*rows, {"unit": unit + "-unknown", "reward": 1.0}]
+            assert experiment.tell(told, request_id=f"t {metric} {rows[0]['reward']}", metric=metric).unknown == 1
     experiment.tell([{"unit": unit, "decision_id": unit, "reward": 1.0}], request_id="malformed")
     for wrong in (lambda: experiment.expose(units=[unit + "2"]), lambda: experiment.ask(2, units=[unit])):
         with pytest.raises(ConfigError):

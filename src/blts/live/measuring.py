@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from . import entries, ledger, schema
 from .answers import Told
 from .database import chunks
 from .metrics import metric_named
-from .telling import NOT_ACCEPTED, ParsedRow, parse, told_before, with_units
+from .telling import NOT_ACCEPTED, ParsedRow, digest_of, named, parse, told_before, with_units
 
 if TYPE_CHECKING:
     from .context import Context
@@ -33,22 +32,21 @@ def tell(ctx: Context, rows: Iterable[Any], metric: str, request_id: str | None)
     """
     model = metric_named(ctx.spec, metric).built
     parsed = with_units(ctx, [parse(_as_reward(row), ctx.code, model) for row in rows])
-    said = repr([metric, *((row.id, row.reward, row.invalid) for row in parsed)])
-    what = f"measure {hashlib.sha256(said.encode()).hexdigest()[:24]}"
+    what = f"measure {metric} {digest_of(ctx, parsed)}"
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return told_before(known)
+            return told_before(known)._replace(ids=named(known["ids"], parsed))
         outcomes, accepted = _sorted(ctx, c, row.t, metric, parsed)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
-        ids = {outcome: some for outcome, some in outcomes.items() if some}
-        answer = Told(ids=ids, awaited=row.awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
+        places = {outcome: some for outcome, some in outcomes.items() if some}
+        answer = Told(ids=places, awaited=row.awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
         change = entries.Change(ctx, c, row)
         add_measures(change, metric, "told", accepted)
         detail = {"metric": metric} | counts | {"request": request_id}
         change.finish("measure", detail, request=(request_id, what, answer._asdict()))
-    return answer
+    return answer._replace(ids=named(places, parsed))
 
 
 def correct(ctx: Context, decision_id: str, value: float, metric: str, reason: str) -> bool:
@@ -112,20 +110,20 @@ def standing(c: sa.Connection, experiment: int, metric: str, ts: Iterable[int]) 
 def _sorted(
     ctx: Context, c: sa.Connection, decisions: int, metric: str, rows: list[ParsedRow]
 ) -> tuple[dict[str, list[Any]], dict[int, float]]:
-    """Rejected rows by outcome, and accepted values by decision."""
+    """The places of rejected rows by outcome, and accepted values by decision."""
     outcomes: dict[str, list[Any]] = {outcome: [] for outcome in NOT_ACCEPTED}
     mine = {row.t for row in rows if row.t is not None and row.t <= decisions}
     stands = standing(c, ctx.id, metric, mine)
     accepted: dict[int, float] = {}
-    for row in rows:
+    for i, row in enumerate(rows):
         if row.malformed:
-            outcomes["invalid"].append([row.id, row.invalid])
+            outcomes["invalid"].append(i)
         elif row.t is None or row.t not in mine:
-            outcomes["unknown"].append(row.id)
+            outcomes["unknown"].append(i)
         elif row.invalid is not None:
-            outcomes["invalid"].append([row.id, row.invalid])
+            outcomes["invalid"].append(i)
         elif row.t in stands:
-            outcomes["duplicate" if stands[row.t] == row.reward else "conflict"].append(row.id)
+            outcomes["duplicate" if stands[row.t] == row.reward else "conflict"].append(i)
         else:
             accepted[row.t] = stands[row.t] = row.reward
     return outcomes, accepted

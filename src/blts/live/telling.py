@@ -30,12 +30,12 @@ NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
     """Record rewards of decisions or units in one transaction."""
     rows = with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
-    what = "" if request_id is None else f"tell {_digest(ctx, rows)}"
+    what = "" if request_id is None else f"tell {digest_of(ctx, rows)}"
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
         known = entries.answered(ctx, c, request_id, what)
         if known is not None:
-            return told_before(known)._replace(ids=_named(known["ids"], rows))
+            return told_before(known)._replace(ids=named(known["ids"], rows))
         outcomes, accepted = _sorted(ctx, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
@@ -45,10 +45,10 @@ def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
         audit = "tell", counts | {"awaited": awaited}
         _write(ctx, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
-    return answer._replace(ids=_named(places, rows))
+    return answer._replace(ids=named(places, rows))
 
 
-def _named(places: Mapping[str, Sequence[Any]], rows: list[ParsedRow]) -> dict[str, list[Any]]:
+def named(places: Mapping[str, Sequence[Any]], rows: list[ParsedRow]) -> dict[str, list[Any]]:
     """The ids of rejected rows. Only their places are stored: a row may be about a unit, which is never stored in clear.
 
     Args:
@@ -163,7 +163,7 @@ def _write(
     change.finish(what, detail | {"request": request_id}, request=(request_id, asked, answer._asdict()), **counters)
 
 
-def _digest(ctx: Context, rows: list[ParsedRow]) -> str:
+def digest_of(ctx: Context, rows: list[ParsedRow]) -> str:
     """What tells one request from another under the same id; keyed where it could be used to guess a unit."""
     text = repr([(row.id, row.reward, row.invalid) for row in rows])
     if all(row.unit is None and not row.malformed for row in rows):
