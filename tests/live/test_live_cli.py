@@ -196,7 +196,7 @@ def test_verify_says_what_differs():
 def live_commands(document: str) -> list[str]:
     text = (ROOT / document).read_text()
     lines = [line for block in re.findall(r"^```bash\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for line in block.splitlines()]
-    live = [line for line in lines if line.startswith(("blts experiment ", "python -c "))]
+    live = [line for line in lines if line.startswith(("blts experiment ", "blts worker ", "python -c "))]
     return [line.split("  #")[0].strip() for line in live]
 
 
@@ -222,12 +222,13 @@ def typed(lines: list[str], folder: pathlib.Path) -> str:
     return printed
 
 
-def test_the_howto_takes_ten_commands_to_a_first_refresh(folder):
+def test_the_howto_takes_eleven_commands_to_a_promoted_arm(folder):
     lines = live_commands("docs/howto-live.md")
-    assert next(i for i, line in enumerate(lines) if " refresh " in line) < 10
+    assert len(lines) == 11
     printed = typed(lines, folder)
-    assert "version 2 is in use" in " ".join(printed.split())
+    assert "every decision is blue from now on" in " ".join(printed.split())
     assert "bit for bit" in printed
+    assert (folder / "report.html").stat().st_size > 10_000
 
 
 @pytest.mark.slow

@@ -13,10 +13,12 @@ import sqlalchemy as sa
 from scipy import integrate, stats
 
 from blts.errors import ConfigError, UnknownName
-from blts.live import Experiment, Spec, guardrails, metrics, schema
+from blts.live import Experiment, Spec, schema
 from blts.live.export import table_of
-from blts.live.guardrails import Question
-from blts.live.metrics import Metric
+from blts.live.metrics import definition as metrics
+from blts.live.metrics import guardrails
+from blts.live.metrics.definition import Metric
+from blts.live.metrics.guardrails import Question
 from blts.live.worker import Worker
 from experiments import Hand, created, made
 

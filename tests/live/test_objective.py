@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from blts.errors import ConfigError, UnknownName
-from blts.live import Experiment, Spec, objective, schema
+from blts.live import Experiment, Spec, schema
 from blts.live.export import table_of
+from blts.live.metrics import objective
 from experiments import Hand, created, made
 
 REVENUE = {"name": "revenue", "model": "revenue", "role": "secondary", "window": 10.0, "default": 0.0}

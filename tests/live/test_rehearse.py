@@ -13,14 +13,15 @@ from typer.testing import CliRunner
 
 from blts import cli
 from blts.errors import BltsError, ConfigError
-from blts.live import Experiment, Spec, rehearse, rehearsing
-from blts.live.assumptions import AssumedArm, delay_of, seconds_of
+from blts.live import Experiment, Spec, rehearse
 from blts.live.closing import Closed
 from blts.live.conclusions.naming import named_by_reports
 from blts.live.export import table_of
 from blts.live.ledger import Fold
-from blts.live.rehearsal import Measured, Share
-from blts.live.rehearsing import Plan, plan_of, run, world
+from blts.live.rehearsal import simulating
+from blts.live.rehearsal.assumptions import AssumedArm, delay_of, seconds_of
+from blts.live.rehearsal.results import Measured, Share
+from blts.live.rehearsal.simulating import Plan, plan_of, run, world
 from experiments import Hand
 from laws import LEVEL
 
@@ -178,7 +179,7 @@ def test_a_rehearsal_predicts_what_experiments_give(count):
 
 def test_replications_do_not_depend_on_each_other(monkeypatch):
     spec = spec_of(window=6 * HOUR, default_reward=0.0)
-    monkeypatch.setattr(rehearsing, "AT_ONCE", 32 * 120 * 2)  # blocks of 32
+    monkeypatch.setattr(simulating, "AT_ONCE", 32 * 120 * 2)  # blocks of 32
     whole = rehearse(spec, TRUTH, **SETTINGS | {"replications": 64, "seed": 5, "report_every": "6h", "winner_of": far_apart})
     middle = run(planned(spec), range(16, 48), far_apart).outcome()
     for name, values in middle._asdict().items():

@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 from blts.errors import ConfigError
-from blts.live import Experiment, Spec, guardrails, reports, stopping
-from blts.live.stopping import Stop, StopRule
+from blts.live import Experiment, Spec, reports
+from blts.live.metrics import guardrails, stopping
+from blts.live.metrics.stopping import Stop, StopRule
 from blts.live.worker import Worker
 from experiments import Hand, created
 

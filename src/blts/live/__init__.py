@@ -22,8 +22,9 @@ How one reward travels, and which file each step is in:
    makes rewards of several of them. `stopping` says when an experiment has its answer, and a `worker` acts on both.
 7. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
 
-`rehearsing` runs a specification many times in memory, with assumed arms (`assumptions`), before anything is created: with the same
-`policy`, `learning` and `closing`, which has the rules of when a refresh is due and what it learns from. `rehearsal` is its result.
+`rehearsal` runs a specification many times in memory, with assumed arms, before anything is created: with the same `policy`,
+`learning` and `closing`, which has the rules of when a refresh is due and what it learns from. `page` makes one page of a report;
+`combining` brings the asks of many threads together; `chain` shows whether anything stored was changed.
 
 `arms` adds and retires arms, each time with a policy version of its own. `answers` are the types that `Experiment` returns.
 """
@@ -42,6 +43,6 @@ from .answers import Told as Told
 from .creating import SharedSeed as SharedSeed
 from .experiment import Experiment as Experiment
 from .parts import Arm as Arm
-from .rehearsal import Rehearsal as Rehearsal
-from .rehearsing import rehearse as rehearse
+from .rehearsal.results import Rehearsal as Rehearsal
+from .rehearsal.simulating import rehearse as rehearse
 from .spec import Spec as Spec

@@ -17,10 +17,11 @@ from ..batching import Batching
 from ..errors import ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, exposing, measuring, objective, refreshing, reports, status, stopping, telling
+from . import arms, asking, creating, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
 from .context import Context
 from .database import Database
+from .metrics import measuring, objective, stopping
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
 from .spec import Spec
 

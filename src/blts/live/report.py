@@ -8,7 +8,6 @@ import numpy as np
 
 from ..models import Model
 from ..models.support import support_of_likelihood
-from . import stopping
 from .conclusions import estimates, evidence, misfit
 from .conclusions.counted import Counted, counted
 from .conclusions.lift import lifts
@@ -17,6 +16,7 @@ from .conclusions.recommendation import recommend
 from .conclusions.words import number, rounded
 from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
+from .metrics import stopping
 from .status import allocation
 
 if TYPE_CHECKING:

@@ -19,9 +19,11 @@ from ..batching import Batching
 from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import BltsError, ConfigError, StoreError, shown
-from . import objective, policy, priors
+from . import policy, priors
 from .checks import check_labels, check_support, metadata_as_json, outside
-from .metrics import Metric, metrics_of
+from .metrics import objective
+from .metrics.definition import Metric, metrics_of
+from .metrics.stopping import StopRule, rule_of
 from .parts import (
     Arm,
     ArmSetting,
@@ -40,7 +42,6 @@ from .parts import (
     single_model,
     to_data,
 )
-from .stopping import StopRule, rule_of
 
 FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
 LARGEST_FIRST = 1024

@@ -17,9 +17,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ..errors import StoreError
 from . import arms as changing
-from . import asking, encoding, ledger, objective, policy, refreshing, reports, schema
+from . import asking, encoding, ledger, policy, refreshing, reports, schema
 from .chain import Unreadable, check_chain, read
 from .database import DbRow, record
+from .metrics import objective
 
 if TYPE_CHECKING:
     from .context import Context, Policy

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from ..errors import BltsError, ConfigError
-from . import reports, schema, stopping
+from . import reports, schema
 from .database import Database
 from .experiment import Experiment
+from .metrics import stopping
 
 if TYPE_CHECKING:
     from .answers import Refreshed

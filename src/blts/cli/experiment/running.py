@@ -104,7 +104,7 @@ def tell(
 
 def _told(experiment: Experiment, groups: dict[str | None, list[Any]], request_id: str | None) -> Told:
     """Tell the rows of each metric in a transaction of its own, and add up what became of them."""
-    from ...live.metrics import metric_named
+    from ...live.metrics.definition import metric_named
 
     for metric in groups:
         if metric is not None:

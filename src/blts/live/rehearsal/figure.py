@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..drawing.labels import end_labels, spread
-from ..drawing.style import COLOURS, GREY, Look, band, grid, looks, plain, settle, to_svg
-from ..errors import ConfigError
+from ...drawing.labels import end_labels, spread
+from ...drawing.style import COLOURS, GREY, Look, band, grid, looks, plain, settle, to_svg
+from ...errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-    from .rehearsal import Rehearsal
+    from .results import Rehearsal
 
 LOW, HIGH = 0.1, 0.9  # the quantiles that bands reach
 LAST = 0.07  # the width of the last bar, as a share of the units

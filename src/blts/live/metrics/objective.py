@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError, UnknownName
-from ..models import Model
-from ..models.support import WITHIN
-from . import entries, ledger, measuring, schema
-from .database import DbRow, chunks
-from .telling import is_awaited
+from ...errors import ConfigError, UnknownName
+from ...models import Model
+from ...models.support import WITHIN
+from .. import entries, ledger, schema
+from ..database import DbRow, chunks
+from ..telling import is_awaited
+from . import measuring
 
 if TYPE_CHECKING:
-    from .context import Context
-    from .metrics import Metric
-    from .spec import Spec
+    from ..context import Context
+    from ..spec import Spec
+    from .definition import Metric
 
 COMBINE = "combine"
 """The operation that writes combined rewards."""

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError
-from . import metrics, reports, schema
+from ...errors import ConfigError
+from .. import reports, schema
+from . import definition as metrics
 
 if TYPE_CHECKING:
-    from .experiment import Experiment
-    from .export import DecisionTable
-    from .spec import Spec
+    from ..experiment import Experiment
+    from ..export import DecisionTable
+    from ..spec import Spec
 
 WINNER = 0.95
 """P(best) from which an arm wins in reports that name no winner themselves."""

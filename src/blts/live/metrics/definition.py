@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from .. import registry
-from ..errors import ConfigError, UnknownName
-from ..models import Bernoulli, Model, Poisson
-from . import guardrails, ledger, schema
-from .checks import check_support, check_text, outside
-from .parts import MODELS
+from ... import registry
+from ...errors import ConfigError, UnknownName
+from ...models import Bernoulli, Model, Poisson
+from .. import ledger, schema
+from ..checks import check_support, check_text, outside
+from ..parts import MODELS
+from . import guardrails
 
 if TYPE_CHECKING:
-    from .experiment import Experiment
-    from .export import DecisionTable
-    from .spec import Spec
+    from ..experiment import Experiment
+    from ..export import DecisionTable
+    from ..spec import Spec
 
 OBJECTIVE = "reward"
 LEVEL, Z = 0.95, 1.96

@@ -16,17 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._typing import Tree
-from ..errors import ConfigError, whole
-from . import policy, priors
+from ..._typing import Tree
+from ...errors import ConfigError, whole
+from .. import policy, priors
+from ..closing import Closed, by_cadence, next_began
+from ..conclusions.naming import WinnerRule, named_by_reports
+from ..learning import capacity_for, diagnostics, empty_dtype, failings, learn_many
+from ..ledger import NO_REWARDS, Fold, Rewards
+from ..parts import single_model
+from ..spec import Built, Spec
 from .assumptions import AssumedArm, AssumedDelay, arms_of, delay_of, in_words, seconds_of
-from .closing import Closed, by_cadence, next_began
-from .conclusions.naming import WinnerRule, named_by_reports
-from .learning import capacity_for, diagnostics, empty_dtype, failings, learn_many
-from .ledger import NO_REWARDS, Fold, Rewards
-from .parts import single_model
-from .rehearsal import Rehearsal
-from .spec import Built, Spec
+from .results import Rehearsal
 
 DAY = 86400.0
 STEPS = 480  # of a rehearsal, unless stated

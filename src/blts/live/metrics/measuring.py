@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError
-from . import entries, ledger, schema
-from .answers import Told
-from .database import chunks
-from .metrics import metric_named
-from .telling import NOT_ACCEPTED, ParsedRow, digest_of, named, parse, told_before, with_units
+from ...errors import ConfigError
+from .. import entries, ledger, schema
+from ..answers import Told
+from ..database import chunks
+from ..telling import NOT_ACCEPTED, ParsedRow, digest_of, named, parse, told_before, with_units
+from .definition import metric_named
 
 if TYPE_CHECKING:
-    from .context import Context
+    from ..context import Context
 
 
 def tell(ctx: Context, rows: Iterable[Any], metric: str, request_id: str | None) -> Told:

@@ -179,7 +179,7 @@ class Rehearsal:
         Raises:
             ConfigError: matplotlib is not installed, or the file cannot be written.
         """
-        from .rehearsal_figure import draw
+        from .figure import draw
 
         return draw(self, path)
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ConfigError, UnknownName
-from ..models import Model
-from .checks import outside
+from ...errors import ConfigError, UnknownName
+from ...models import Model
+from ..checks import outside
 
 UNITS = {1.0: "s sec second seconds", 60.0: "m min minute minutes", 3600.0: "h hour hours", 86400.0: "d day days"}
 SECONDS = {"": 1.0} | {name: size for size, names in UNITS.items() for name in names.split()}
