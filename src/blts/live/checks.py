@@ -37,6 +37,8 @@ def check_reason(reason: object) -> None:
     """Refuse a reason for the audit log that is no text (`ConfigError`); it may be empty."""
     if not isinstance(reason, str):
         raise ConfigError(f"reason must be text; got {shown(reason)}.")
+    if reason:
+        check_text("reason", reason, 10_000)
 
 
 def check_labels(labels: Sequence[object]) -> None:

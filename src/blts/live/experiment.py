@@ -65,8 +65,8 @@ class Experiment:
         name: str,
         arms: ArmsGiven | None = None,
         model: ModelGiven | None = None,
-        sampler: SamplerGiven = "thompson",
-        batching: BatchingGiven = "doubling",
+        sampler: SamplerGiven | None = None,
+        batching: BatchingGiven | None = None,
         *,
         spec: Spec | None = None,
         clock: Callable[[], float] = time.time,
@@ -88,8 +88,9 @@ class Experiment:
         if spec is None:
             if arms is None or model is None:
                 raise ConfigError("An experiment needs arms and a model, or a specification that has them.")
-            spec = Spec.of(arms, model, sampler, batching, **settings)
-        elif arms is not None or model is not None or settings:
+            parts = {"sampler": sampler, "batching": batching}
+            spec = Spec.of(arms, model, **{name: part for name, part in parts.items() if part is not None}, **settings)
+        elif any(part is not None for part in (arms, model, sampler, batching)) or settings:
             raise ConfigError("Give a specification, or arms and a model, not both.")
         return cls(creating.create(url, name, spec, clock, actor))
 

@@ -143,6 +143,32 @@ def failings(frozen: Frozen, info: dict[str, float | bool | None], fixed: bool, 
     return found + diagnosis.failings(**figures, rhat_limit=rhat_limit)
 
 
+MOST_DIGITS = 1e5  # mean over standard error of an arm's rewards that single precision can tell draws apart at
+
+
+def too_fine(arms: np.ndarray, rewards: np.ndarray) -> list[str]:
+    """Why rewards cannot be learned from in single precision: they are far from zero and hardly differ.
+
+    Args:
+        arms: of the rewards.
+        rewards: in any order.
+
+    Returns:
+        A sentence, or nothing.
+    """
+    for arm in np.unique(arms):
+        mine = rewards[arms == arm]
+        if len(mine) < 2 or not np.ptp(mine):
+            continue
+        centre, error = float(np.abs(mine).mean()), float(mine.std() / np.sqrt(len(mine)))
+        if centre > MOST_DIGITS * error:
+            return [
+                f"rewards around {mine.mean():.6g} with a standard error of {error:.2g} are too far from zero for single precision; "
+                "subtract a constant"
+            ]
+    return []
+
+
 def _figure(info: dict[str, float | bool | None], name: str) -> float:
     """NaN where it does not apply, or where an older version of this library wrote the figures."""
     value = info.get(name)

@@ -170,7 +170,7 @@ _ENTRIES_BETWEEN = _ENTRIES.where(rewards.c.t.between(sa.bindparam("first"), sa.
 _ENTRIES_OF = _ENTRIES.where(rewards.c.t.in_(sa.bindparam("some", expanding=True, literal_execute=True, type_=sa.BigInteger)))
 
 
-def waiting(connection: sa.Connection, experiment: int, arm: int, limit: int) -> list[int]:
+def waiting(connection: sa.Connection, experiment: int, arm: int, limit: int, exposed: bool) -> list[int]:
     """The oldest decisions for an arm without any entry.
 
     Args:
@@ -178,10 +178,13 @@ def waiting(connection: sa.Connection, experiment: int, arm: int, limit: int) ->
         experiment: its id.
         arm: the arm's number.
         limit: how many are wanted.
+        exposed: leave out those that were not exposed.
 
     Returns:
         Their numbers, ascending.
     """
     own = sa.exists().where(rewards.c.experiment == decisions.c.experiment, rewards.c.t == decisions.c.t)
     query = sa.select(decisions.c.t).where(decisions.c.experiment == experiment, decisions.c.arm == arm, ~own)
+    if exposed:
+        query = query.where(sa.exists().where(exposures.c.experiment == decisions.c.experiment, exposures.c.t == decisions.c.t))
     return [t for (t,) in fetch(connection, query.order_by(decisions.c.t).limit(limit))]

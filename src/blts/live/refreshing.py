@@ -12,7 +12,7 @@ from .answers import Refreshed, rewards_in_words
 from .closing import Closed, by_cadence, next_began
 from .conclusions import misfit
 from .database import DbRow
-from .learning import diagnostics, failings, learn
+from .learning import diagnostics, failings, learn, too_fine
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -81,6 +81,7 @@ def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Compute
     made, info = learned(ctx, current, rows, row.t, repeat)
     failed = failings(made.frozen, info, policy.is_fixed(current.built.agent), spec.rhat)
     data = rows.data.of(current.active)
+    failed += too_fine(data.arms, data.rewards)
     wrong = [one.sentence for one in misfit.misfits(made.built.model, data.arms, data.rewards, current.labels) if one.serious]
     ts = (silent + 1).tolist()
     return Computed(row, current, row.position + len(ts), ts, rows, closed.cutoff, made, info, failed, wrong, repeat, force, now)

@@ -72,7 +72,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "paused": bool(row.paused),
         "burn_in": spec.burn_in,
         "cap": spec.cap,
-        "capped_rewards": 0 if spec.cap is None else int((known.rewards > spec.cap).sum()),
+        "capped_rewards": known.capped,
         "level": LEVEL,
         "rewards": seen.n,
         "open": known.open,

@@ -91,7 +91,7 @@ def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float |
         labels = entries.labels(ctx, c)
         if arm not in labels:
             raise UnknownName("arm", arm, labels)
-        ts = ledger.waiting(c, ctx.id, labels.index(arm), count)
+        ts = ledger.waiting(c, ctx.id, labels.index(arm), count, ctx.spec.exposure == "explicit")
         if len(ts) < count:
             raise ConfigError(f"The arm {arm!r} has {len(ts)} decisions that wait for a reward, and the total is for {count}.")
         awaited = row.awaited - sum(is_awaited(row, t) for t in ts)

@@ -45,18 +45,22 @@ def _from_csv(text: str) -> list[Any]:
     if not lines:
         return []
     header = [cell.strip() for cell in lines[0]]
-    name = "decision_id" if "decision_id" in header else "unit"
-    value = "reward" if "reward" in header else "value"
-    if name not in header or value not in header:
+    names = [name for name in ("decision_id", "unit") if name in header]
+    values = [name for name in ("reward", "value") if name in header]
+    if not names or not values:
         raise ConfigError(
             f"The file needs the columns decision_id (or unit) and reward (or value); it has {', '.join(header)[:200]}."
         )
-    which, what = header.index(name), header.index(value)
-    cell = lambda line, i: line[i].strip() if i < len(line) else ""  # noqa: E731
-    rows: list[Any] = [{name: cell(line, which), "reward": _number(cell(line, what))} for line in lines[1:]]
+    if len(values) > 1 or any(header.count(name) > 1 for name in (*names, *values, "metric")):
+        raise ConfigError(f"The file has a column twice, or both reward and value, among {', '.join(header)[:200]}; leave one.")
+    cell = lambda line, name: line[i].strip() if (i := header.index(name)) < len(line) else ""  # noqa: E731
+    rows: list[Any] = []
+    for line in lines[1:]:
+        name = next((name for name in names if cell(line, name)), names[0])  # the decision's id, or where it is empty the unit
+        rows.append({name: cell(line, name), "reward": _number(cell(line, values[0]))})
     if "metric" in header:
         for row, line in zip(rows, lines[1:], strict=True):
-            row["metric"] = cell(line, header.index("metric"))
+            row["metric"] = cell(line, "metric")
     return rows
 
 

@@ -16,9 +16,11 @@ class Counted(NamedTuple):
     status: np.ndarray
     """As in the table, with what windows that have passed since the last refresh settle: "default" or "missing"."""
     rewards: np.ndarray
-    """The rewards that count; NaN elsewhere."""
+    """The rewards that count, at most the cap; NaN elsewhere."""
     open: int
     """Rewards that are told and do not count yet, because their window has not passed."""
+    capped: int
+    """Rewards above the cap."""
 
 
 def closed(table: DecisionTable, spec: Spec, now: float) -> np.ndarray:
@@ -60,4 +62,5 @@ def counted(table: DecisionTable, spec: Spec, now: float) -> Counted:
         rewards[silent] = np.nan if spec.default_reward is None else spec.default_reward
     early = ~done & ~np.isnan(rewards)
     rewards[early] = np.nan
-    return Counted(status, rewards, int(early.sum()))
+    cap = np.inf if spec.cap is None else spec.cap
+    return Counted(status, np.minimum(rewards, cap), int(early.sum()), int((rewards > cap).sum()))

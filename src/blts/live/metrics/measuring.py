@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from ...errors import ConfigError
 from .. import entries, ledger, schema
 from ..answers import Told
+from ..checks import check_reason
 from ..database import chunks
 from ..telling import NOT_ACCEPTED, ParsedRow, digest_of, named, parse, told_before, with_units
 from .definition import metric_named
@@ -65,6 +66,7 @@ def correct(ctx: Context, decision_id: str, value: float, metric: str, reason: s
     Raises:
         ConfigError: there is no such decision, or the metric cannot have such a value.
     """
+    check_reason(reason)
     parsed = parse((decision_id, value), ctx.code, metric_named(ctx.spec, metric).built)
     if parsed.invalid is not None:
         raise ConfigError(f"{decision_id}: {parsed.invalid}.")
@@ -131,6 +133,8 @@ def _sorted(
 
 def _as_reward(row: Any) -> Any:
     """A row with "value" as one with "reward", which is what rows are read by."""
-    if isinstance(row, Mapping) and "value" in row and "reward" not in row:
+    if isinstance(row, Mapping) and "value" in row:
+        if "reward" in row:
+            return None  # which of the two is meant is not known: no row
         return {("reward" if name == "value" else name): value for name, value in row.items()}
     return row

@@ -6,6 +6,7 @@ computes each again from the metrics as they were then.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,8 @@ def settle(ctx: Context) -> int:
         change.position += len(ts)
         counters = {"settled": row.settled + len(first), "entries": row.entries + len(ts)}
         awaited = row.awaited - sum(is_awaited(row, t) for t in first)
-        change.finish(COMBINE, {"first": len(first), "corrected": len(ts) - len(first)}, awaited=awaited, **counters)
+        detail = {"first": len(first), "corrected": len(ts) - len(first), "cutoff": _cutoff(ctx, c, change.now)}
+        change.finish(COMBINE, detail, awaited=awaited, **counters)
         return len(ts)
 
 
@@ -105,7 +107,7 @@ def combined(parts: Sequence[tuple[Metric, float]], values: Mapping[str, Mapping
 def _changes(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> dict[int, ledger.Standing]:
     """The entries that are lacking, by decision."""
     spec = ctx.spec
-    ts = _closed(ctx, c, _candidates(ctx, c, row), now - _window(spec))
+    ts = _closed(ctx, c, _candidates(ctx, c, row), _cutoff(ctx, c, now))
     if not ts:
         return {}
     parts = _parts(spec)
@@ -118,6 +120,15 @@ def _changes(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> dict[int
         elif before.kind != "cancelled" and reward is not None and before.reward != reward:
             new[t] = ledger.Standing("corrected", reward)
     return new
+
+
+def _cutoff(ctx: Context, c: sa.Connection, now: float) -> float:
+    """When the last windows began that are over. What was closed stays so where a clock is set back."""
+    log = schema.audit
+    own = sa.select(log.c.detail).where(log.c.experiment == ctx.id, log.c.what == COMBINE)
+    last = c.execute(own.order_by(log.c.position.desc()).limit(1)).scalar()
+    before = None if last is None else json.loads(last).get("cutoff")
+    return max(now - _window(ctx.spec), -math.inf if before is None else before)
 
 
 def _candidates(ctx: Context, c: sa.Connection, row: DbRow) -> list[int]:

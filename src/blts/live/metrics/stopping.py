@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..export import DecisionTable
     from ..spec import Spec
 
+LAST_SECOND = 2**33
+"""The year 2242: a larger number is in milliseconds, and would never come."""
 WINNER = 0.95
 """P(best) from which an arm wins in reports that name no winner themselves."""
 
@@ -121,11 +123,11 @@ def seconds_of(until: float | str | None) -> float:
     if isinstance(until, str):
         try:
             moment = datetime.datetime.fromisoformat(until)
-        except ValueError:
+            until = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
+        except (ValueError, OverflowError):
             raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31; got {until!r}.") from None
-        return (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
-    if isinstance(until, bool) or not isinstance(until, int | float) or not math.isfinite(until):
-        raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31; got {until!r}.")
+    if isinstance(until, bool) or not isinstance(until, int | float) or not 0 <= until < LAST_SECOND:
+        raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31, or seconds since 1970; got {until!r}.")
     return float(until)
 
 
@@ -220,7 +222,7 @@ def concluded(experiment: Experiment, table: DecisionTable, report: Mapping[str,
     active = {arm["arm"] for arm in report["arms"] if arm["active"]}
     alarms = [arm["alarm"] for metric in found["metrics"] for arm in metric["arms"] if arm["alarm"] and arm["arm"] in active]
     if alarms:
-        found["recommendation"] = f"Look at the guardrails first: {alarms[0]}."
+        found["recommendation"], found["winner"] = f"Look at the guardrails first: {alarms[0]}.", None
     return found
 
 
@@ -257,6 +259,8 @@ def act(experiment: Experiment) -> list[str]:
     report, status = reports.last(experiment), experiment.status()
     if report is None or status["stopped"] or report["as_of"]["version"] != status["policies"]:
         return []
+    if due(report, status, experiment.context.now(), spec) is not None or metrics.alarms_of(report):
+        report = reports.fresh(experiment)  # what was told since the last version counts before anything is final
     done = metrics.retire_alarmed(experiment, report)
     stop = due(report, status, experiment.context.now(), spec)
     if done or stop is None or spec.stop is None or spec.stop.action != "promote":
