@@ -163,7 +163,7 @@ def too_fine(arms: np.ndarray, rewards: np.ndarray) -> list[str]:
         centre, error = float(np.abs(mine).mean()), float(mine.std() / np.sqrt(len(mine)))
         if centre > MOST_DIGITS * error:
             return [
-                f"rewards around {mine.mean():.6g} with a standard error of {error:.2g} are too far from zero for single precision; "
+                f"rewards around {mine.mean():.6g} (standard error {error:.2g}) are too far from zero for single precision; "
                 "subtract a constant"
             ]
     return []
