@@ -222,11 +222,11 @@ def typed(lines: list[str], folder: pathlib.Path) -> str:
     return printed
 
 
-def test_the_howto_takes_eleven_commands_to_a_promoted_arm(folder):
+def test_the_howto_takes_twelve_commands_to_a_promoted_arm(folder):
     lines = live_commands("docs/howto-live.md")
-    assert len(lines) == 11
+    assert len(lines) == 12
     printed = typed(lines, folder)
-    assert "every decision is blue from now on" in " ".join(printed.split())
+    assert "every new decision is green" in " ".join(printed.split())
     assert "bit for bit" in printed
     assert (folder / "report.html").stat().st_size > 10_000
 

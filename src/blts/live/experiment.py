@@ -235,7 +235,7 @@ class Experiment:
         """End the experiment, for good. Rewards are still accepted.
 
         Args:
-            promote: the arm that every decision is from now on; None: no more decisions.
+            promote: the arm of every new decision; units that have one keep it. None: no more decisions.
             reason: for the audit log.
 
         Returns:

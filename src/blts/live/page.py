@@ -17,6 +17,7 @@ from .status import status, warnings
 
 if TYPE_CHECKING:
     from .experiment import Experiment
+    from .spec import Spec
 
 FIGURES = {
     "posterior": "The posterior of each arm's mean reward",
@@ -62,13 +63,15 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
         report=report,
         as_of=_as_of(report),
         warnings=[*warnings(experiment.spec, {"misfit": report["misfit"]})],
+        alarms=[alarm for metric in report["metrics"] for alarm in metric["alarms"]],
+        metrics=[_metric(metric) for metric in report["metrics"]],
         posterior=[_posterior(arm) for arm in arms],
         evidence=_evidence(report),
         figures=figures,
         health=_health(report),
         estimates=[[arm["arm"], *(_interval(arm[kind]) for kind in ("naive", "ipw", "aipw"))] for arm in arms],
         units=[[arm["arm"], *(arm[kind] for kind in kinds), _share(arm["allocation"])] for arm in arms],
-        settings=_settings(now),
+        settings=_settings(now, experiment.spec),
     )
 
 
@@ -113,6 +116,16 @@ def _posterior(arm: dict[str, Any]) -> list[Any]:
     return [label, arm["units"], arm["rewards"], *shown]
 
 
+def _metric(metric: dict[str, Any]) -> dict[str, Any]:
+    rows = []
+    for arm in metric["arms"]:
+        mean = {"value": arm["mean"], "low": arm["low"], "high": arm["high"]}
+        worse = None if arm["p_worse"] is None else probability(arm["p_worse"], 0.0)
+        rows.append([arm["arm"], arm["n"], _interval(mean), _interval(arm["difference"]), worse])
+    about = f"{metric['role']}, {metric['better']} is better, margin {metric['margin']}; 95 % intervals"
+    return {"title": metric["metric"], "about": about, "control": metric["control"], "rows": rows}
+
+
 def _evidence(report: dict[str, Any]) -> list[str]:
     found = report["evidence"]
     if not found or not found["against"]:
@@ -142,8 +155,11 @@ def _health(report: dict[str, Any]) -> list[str]:
     return [*lines, *([report["chains"]] if report["chains"] else []), *theory]
 
 
-def _settings(now: dict[str, Any]) -> dict[str, Any]:
+def _settings(now: dict[str, Any], spec: Spec) -> dict[str, Any]:
     names = ("model", "prior", "sampler", "batching", "floor", "control", "control_share", "burn_in", "window", "learn", "exposure")
     shown = {name.replace("_", " "): now.get(name) for name in names}
     shown["window"] = None if now["window"] is None else f"{now['window']:g} s"
+    shown["silence counts as"] = None if spec.default_reward is None else f"{spec.default_reward:g}"
+    rule = {} if spec.stop is None else {k: v for k, v in spec.stop._asdict().items() if v is not None}
+    shown["stopping rule"] = ", ".join(f"{name} {value}" for name, value in rule.items()) or None
     return shown | {"created": moment(now["created_at"]), "last refresh": moment(now["refreshed_at"]), "seed": now["seed"]}

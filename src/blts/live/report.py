@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from ..models import Model
 from ..models.support import support_of_likelihood
+from . import schema
 from .conclusions import estimates, evidence, misfit
 from .conclusions.counted import Counted, counted
 from .conclusions.lift import lifts
@@ -45,7 +49,11 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
         current = experiment.context.policy(c, row.version)
+        before = _before_stop(experiment, c) if row.stopped else None
     spec, table = experiment.spec, table_of(experiment)
+    if before is not None:  # the arms that were compared, not the one that is left
+        current = before
+        table = dataclasses.replace(table, active=[k in before.active for k in range(len(table.labels))])
     known = counted(table, spec, experiment.context.now())
     seen = _Seen(table, known, spec.cap)
     every = _data(table, known)
@@ -106,7 +114,17 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     }
     report["evidence"] = _evidence(report["arms"], seen, current, found)
     report["winner"], report["recommendation"] = recommend(report)
+    if row.stopped is not None:
+        left = f"every new decision is {row.stopped!r}" if row.stopped else "there are no more decisions"
+        report["recommendation"] = f"Stopped: {left}. What is known: {report['recommendation']}"
     return report | stopping.concluded(experiment, table, report)
+
+
+def _before_stop(experiment: Experiment, c: sa.Connection) -> Policy:
+    """The policy version before that of the promoted arm."""
+    log = schema.audit
+    detail = c.execute(sa.select(log.c.detail).where(log.c.experiment == experiment.id, log.c.what == "stop")).scalar_one()
+    return experiment.context.load(c, json.loads(detail)["version"] - 1)
 
 
 def posterior_draws(experiment: Experiment, table: DecisionTable, current: Policy) -> np.ndarray:

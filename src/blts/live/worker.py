@@ -16,6 +16,7 @@ from . import reports, schema
 from .database import Database
 from .experiment import Experiment
 from .metrics import stopping
+from .metrics.definition import alarms_of
 
 if TYPE_CHECKING:
     from .answers import Refreshed
@@ -33,6 +34,11 @@ class Done(NamedTuple):
     """Why it could not be looked after."""
     did: tuple[str, ...] = ()
     """What guardrails or the stopping rule had it do."""
+
+
+def _alarms(experiment: Experiment) -> list[str]:
+    """What the new report alarms about."""
+    return [f"ALARM: {sentence}." for sentence in alarms_of(reports.last(experiment) or {})]
 
 
 class Worker:
@@ -87,8 +93,9 @@ class Worker:
             if not self._lease(experiment):
                 return None
             refreshed = experiment.refresh() if self._may(experiment) else None
-            reports.keep(experiment)
-            did = tuple(stopping.act(experiment))
+            new_report = reports.keep(experiment)
+            said = _alarms(experiment) if new_report else []
+            did = (*said, *stopping.act(experiment))
         except BltsError as error:  # one experiment's trouble is not that of the others
             return Done(name, None, str(error))
         new = refreshed if refreshed is not None and refreshed.refreshed else None

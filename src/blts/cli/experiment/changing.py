@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .base import AsJson, Db, Metric, Name, Reason, app, opened
 from .output import done
+
+if TYPE_CHECKING:
+    from ...live import Experiment
 
 
 @app.command()
@@ -27,19 +30,32 @@ def resume(name: Name, reason: Reason = "", db: Db = None, as_json: AsJson = Fal
 @app.command()
 def stop(
     name: Name,
-    promote: Annotated[
-        str | None, typer.Option(help="The arm that every decision is from now on; without it there are none.")
-    ] = None,
+    promote: Annotated[str | None, typer.Option(help="The arm of every new decision; without it there are none.")] = None,
     reason: Reason = "",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """End an experiment, for good."""
-    version = opened(db, name).stop(promote, reason)
+    experiment = opened(db, name)
+    version = experiment.stop(promote, reason)
     sentence = f"{name} is stopped" + (
-        f"; every decision is {promote} from now on." if promote else "; there are no more decisions."
+        f"; every new decision is {promote}, and units that have a decision keep it."
+        if promote
+        else "; there are no more decisions."
     )
+    if promote is not None and not as_json:
+        _warn(experiment, promote)
     done(as_json, {"stopped": True, "promoted": promote, "policy_version": version}, sentence)
+
+
+def _warn(experiment: Experiment, promote: str) -> None:
+    """Say so where the last stored report does not name the promoted arm."""
+    from ...live import reports
+
+    last = reports.last(experiment)
+    if last is None or last["winner"] != promote:
+        said = "there is no stored report" if last is None else last["recommendation"]
+        typer.echo(f"Note: no report names {promote!r} the winner ({said.rstrip('.')}).", err=True)
 
 
 @app.command("add-arm")

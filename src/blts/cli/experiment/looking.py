@@ -26,6 +26,8 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
         found[key] = moment(found[key])
+    found["window"] = None if found["window"] is None else f"{found['window']:g} s"
+    found["warnings"] = " ".join(found["warnings"]) or None
     labels = {
         "entries": "rewards recorded, with corrections",
         "batch_size": "decisions in this batch",
@@ -102,7 +104,7 @@ def _show(found: dict[str, Any]) -> None:
     say("\n" + "\n".join(_notes(found)))
     show_metrics(found)
     ratio, gain = found["sample_ratio"], found["value_against_equal"]
-    lines = [f"rewards that never came: {percent(found['missing_feedback_rate'])}; {found['pending']} are pending"]
+    lines = [f"windows that passed in silence: {percent(found['missing_feedback_rate'])}; {found['pending']} decisions are pending"]
     if ratio:
         lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
     if gain and gain["per_unit"] is not None:
@@ -132,7 +134,7 @@ def show_metrics(found: dict[str, Any]) -> None:
             gap = arm["difference"] or {"value": None, "low": None, "high": None}
             mean = interval(arm["mean"], arm["low"], arm["high"])
             rows.append([arm["arm"], arm["n"], mean, interval(gap["value"], gap["low"], gap["high"]), arm["p_worse"]])
-        columns = ["arm", "units", "mean", f"less {metric['control']}", "P(worse than the margin)"]
+        columns = ["arm", "units", "mean", f"less {metric['control']}", "P(worse)"]
         show_table(f"\n{metric['metric']} ({about}), 95 % intervals", columns, rows)
     if found["metrics"]:
         say("\n" + found["why_metrics"])

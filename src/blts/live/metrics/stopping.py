@@ -219,6 +219,7 @@ def concluded(experiment: Experiment, table: DecisionTable, report: Mapping[str,
     stop = due({**report, **found}, standing, experiment.context.now(), experiment.spec)
     if stop is not None:
         found["stop"] = stop.sentence
+        found["recommendation"] = f"{stop.sentence} {str(report['recommendation']).replace('Keep on: ', 'If you go on: ', 1)}"
     active = {arm["arm"] for arm in report["arms"] if arm["active"]}
     alarms = [arm["alarm"] for metric in found["metrics"] for arm in metric["arms"] if arm["alarm"] and arm["arm"] in active]
     if alarms:
@@ -269,7 +270,7 @@ def act(experiment: Experiment) -> list[str]:
     arm = stop.arm or (control if spec.stop.otherwise == "control" else None)
     if arm in status["active"]:
         experiment.stop(arm, stop.sentence)
-        return [f"{stop.sentence} Every decision is {arm!r} from now on."]
+        return [f"{stop.sentence} Every new decision is {arm!r}; units that have one keep it."]
     if status["paused"] or _paused_before(experiment, stop.sentence):
         return []
     experiment.pause(stop.sentence)
