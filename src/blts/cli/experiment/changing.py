@@ -39,9 +39,7 @@ def stop(
     experiment = opened(db, name)
     version = experiment.stop(promote, reason)
     sentence = f"{name} is stopped" + (
-        f"; every new decision is {promote}, and units that have a decision keep it."
-        if promote
-        else "; there are no more decisions."
+        f"; every new decision is {promote}; units that have one keep it." if promote else "; there are no more decisions."
     )
     if promote is not None and not as_json:
         _warn(experiment, promote)
