@@ -106,7 +106,7 @@ def trace_live(parts: Parts) -> None:
         law = agent.propensities(state) if policy.is_fixed(agent) else jnp.full(ARMS, jnp.nan)
         mixture = policy.Mixture(jnp.zeros(ARMS), jnp.zeros((), int))
         frozen = policy.Frozen(state, law, jnp.zeros((), bool))
-        decided = policy._decide_many(key, agent, batching, frozen, clock, mixture, 16, size=16, by_law=False)
+        decided = policy._decide_many(key, agent, batching, frozen, clock, mixture, 16, False, size=16, by_law=False)
         data = learning.Data(np.array([0, 1, 2, 0]), np.array([1.0, 0.0, 1.0, 1.0]))
         return decided, learning._observe(agent, key, state, learning.load(agent, data))
 

@@ -71,7 +71,7 @@ def test_the_example_package(tmp_path):
             "--arm",
             "A",
             "--model",
-            "gaussian",
+            "numbers",
             "--sampler",
             "random-walk",
             "--set",
