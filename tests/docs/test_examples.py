@@ -114,7 +114,11 @@ def test_a_document_runs_in_a_process_of_its_own(tmp_path):
 def commands(path: pathlib.Path) -> list[str]:
     """Those of live experiments build on each other; tests/live/test_live_cli.py runs them in order, in a folder of their own."""
     lines = [line for block in blocks(path.read_text()) if block.language == "bash" for line in block.text.splitlines()]
-    return [line.split("  #")[0].strip() for line in lines if line.startswith("blts ") and not line.startswith("blts experiment ")]
+    return [
+        line.split("  #")[0].strip()
+        for line in lines
+        if line.startswith("blts ") and not line.startswith(("blts experiment ", "blts worker "))
+    ]
 
 
 @pytest.mark.parametrize("line", sorted({line for path in DOCUMENTS for line in commands(path)}))
