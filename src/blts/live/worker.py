@@ -16,7 +16,6 @@ from . import reports, schema
 from .database import Database
 from .experiment import Experiment
 from .metrics import stopping
-from .metrics.definition import alarms_of
 
 if TYPE_CHECKING:
     from .answers import Refreshed
@@ -37,8 +36,10 @@ class Done(NamedTuple):
 
 
 def _alarms(experiment: Experiment) -> list[str]:
-    """What the new report alarms about."""
-    return [f"ALARM: {sentence}." for sentence in alarms_of(reports.last(experiment) or {})]
+    """What the new report alarms about, of arms that are still played."""
+    report = reports.last(experiment) or {"arms": [], "metrics": []}
+    active = {arm["arm"] for arm in report["arms"] if arm["active"]}
+    return [f"ALARM: {a['alarm']}." for metric in report["metrics"] for a in metric["arms"] if a["alarm"] and a["arm"] in active]
 
 
 class Worker:
