@@ -38,7 +38,7 @@ class Done(NamedTuple):
 def _alarms(experiment: Experiment) -> list[str]:
     """What the new report alarms about, of arms that are still played."""
     report = reports.last(experiment) or {"arms": [], "metrics": []}
-    active = {arm["arm"] for arm in report["arms"] if arm["active"]}
+    active = experiment.status()["active"]
     return [f"ALARM: {a['alarm']}." for metric in report["metrics"] for a in metric["arms"] if a["alarm"] and a["arm"] in active]
 
 
