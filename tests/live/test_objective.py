@@ -139,4 +139,4 @@ def test_the_audit_says_how_many(tmp_path):
     objective.settle(experiment.context)
     with experiment.database.read() as c:
         (detail,) = c.execute(schema.audit.select().where(schema.audit.c.what == "combine")).mappings()
-    assert json.loads(detail["detail"]) == {"first": 6, "corrected": 0}
+    assert json.loads(detail["detail"]) == {"first": 6, "corrected": 0, "cutoff": 1000.0}

@@ -23,7 +23,7 @@ from ..drawing.style import COLOURS, GREY, Look, grid, looks, settle, to_svg
 from ..errors import ConfigError
 from . import schema
 from .export import DecisionTable, table_of
-from .report import posterior_draws
+from .report import compared, posterior_draws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,8 +55,7 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
     except ImportError:
         raise ConfigError('Figures need matplotlib; install it with: pip install "blts[report]".') from None
     with experiment.database.read() as c:
-        row = experiment.database.find(c, experiment.name)
-        current = experiment.context.policy(c, row.version)
+        current = compared(experiment, c)
         changes = _changes(c, experiment.id)
     table = table_of(experiment)
     look = _looks(table)

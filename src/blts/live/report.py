@@ -48,12 +48,9 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     """
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
-        current = experiment.context.policy(c, row.version)
-        before = _before_stop(experiment, c) if row.stopped else None
+        current = compared(experiment, c)
     spec, table = experiment.spec, table_of(experiment)
-    if before is not None:  # the arms that were compared, not the one that is left
-        current = before
-        table = dataclasses.replace(table, active=[k in before.active for k in range(len(table.labels))])
+    table = dataclasses.replace(table, active=[k in current.active for k in range(len(table.labels))])
     known = counted(table, spec, experiment.context.now())
     seen = _Seen(table, known, spec.cap)
     every = _data(table, known)
@@ -116,13 +113,17 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     report["winner"], report["recommendation"] = recommend(report)
     if row.stopped is not None:
         left = f"every new decision is {row.stopped!r}" if row.stopped else "there are no more decisions"
-        report["recommendation"] = f"Stopped: {left}. What is known: {report['recommendation']}"
+        known = report["recommendation"].removeprefix("Keep on: ")
+        report["recommendation"] = f"Stopped: {left}. What is known: {known}"
+        report["policy_in_use"] = f"The experiment is stopped: {left}."
     return report | stopping.concluded(experiment, table, report)
 
 
-def _before_stop(experiment: Experiment, c: sa.Connection) -> Policy:
-    """The policy version before that of the promoted arm."""
-    log = schema.audit
+def compared(experiment: Experiment, c: sa.Connection) -> Policy:
+    """The policy version whose arms are compared: that in use, or where an arm was promoted the one before."""
+    row, log = experiment.database.find(c, experiment.name), schema.audit
+    if not row.stopped:
+        return experiment.context.policy(c, row.version)
     detail = c.execute(sa.select(log.c.detail).where(log.c.experiment == experiment.id, log.c.what == "stop")).scalar_one()
     return experiment.context.load(c, json.loads(detail)["version"] - 1)
 

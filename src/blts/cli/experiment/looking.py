@@ -118,7 +118,7 @@ def _show(found: dict[str, Any]) -> None:
     if found["outside_theory"]:
         say(f"Outside the theorem: {found['outside_theory']}")
     alarms = [alarm for metric in found["metrics"] for alarm in metric["alarms"]]
-    say("\n" + "\n".join([*_alarms(alarms), found["recommendation"], *([found["stop"]] if found["stop"] else [])]))
+    say("\n" + "\n".join([*_alarms(alarms), found["recommendation"]]))
 
 
 def _alarms(alarms: list[str]) -> list[str]:

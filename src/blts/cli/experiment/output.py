@@ -37,14 +37,15 @@ def show_table(title: str, columns: list[str], rows: list[list[Any]], words: tup
     from rich.markup import escape
     from rich.table import Table
 
-    heading = escape(printable(title))
-    table = Table(title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
+    table = Table(box=None, pad_edge=False, header_style="dim")
     for i, column in enumerate(columns):
         text = i == 0 or column in words
         table.add_column(escape(column), justify="left" if text else "right", no_wrap=not text)
     for row in rows:
         table.add_row(*(escape(printable(cell(x))) for x in row))
-    Console().print(table)
+    console = Console()
+    console.print(escape(printable(title)), style="bold", highlight=False)  # a table's own title breaks at its width
+    console.print(table)
 
 
 def cell(x: Any) -> str:

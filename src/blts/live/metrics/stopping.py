@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..export import DecisionTable
     from ..spec import Spec
 
-LAST_SECOND = 2**33
-"""The year 2242: a larger number is in milliseconds, and would never come."""
+LAST_SECOND = 253_402_300_800
+"""The year 10000: a larger number is in milliseconds, and would never come."""
 WINNER = 0.95
 """P(best) from which an arm wins in reports that name no winner themselves."""
 
