@@ -1,14 +1,21 @@
-"""Parts of other installed packages: Python entry points, imported when they are first used.
+"""Parts of other packages and modules, imported when they are first used.
 
-A package declares its parts in its `pyproject.toml`, in one of the groups below:
+An installed package declares its parts as entry points in its `pyproject.toml`, in one of the groups below:
 
     [project.entry-points."blts.agents"]
     top-two = "blts_example_parts.agent:TopTwo"
+
+What is not declared has its import path as its name, such as `my_models:Skewed` for a class in my_models.py.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import operator
+import os
+import re
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import ConfigError, type_and_message
@@ -104,3 +111,47 @@ def chosen(kind: str, name: str) -> Plugin:
         packages = " and ".join(plugin.package for plugin in (first, *others))
         raise ConfigError(f"The packages {packages} all have the {kind} {name!r}, so none is used; uninstall all but one.")
     return first
+
+
+def look_here() -> None:
+    """Let modules in the current folder be imported, after all others."""
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.append(here)
+
+
+def top_module(path: str) -> str:
+    """The top package or module that an import path begins with; empty for another name of a part."""
+    return path.split(":")[0].split(".")[0] if ":" in path else ""
+
+
+def imported(kind: str, path: str, base: type) -> Any:
+    """What an import path names; modules are also looked for in the current folder, as `python -m` does.
+
+    Names of parts are stored in databases, and whoever reads one must not run whatever it names: only classes and objects of parts
+    are taken, never functions.
+
+    Args:
+        kind: as in `GROUPS`.
+        path: a module and a name in it, with a colon between them.
+        base: what the parts of this kind inherit from.
+
+    Returns:
+        A class of parts, or a part.
+
+    Raises:
+        ConfigError: it cannot be imported, or is neither of these.
+    """
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", path):
+        raise ConfigError(f"The {kind} {path!r} is no import path; write it as module:Name.")
+    module, name = path.split(":")
+    look_here()
+    try:
+        found = operator.attrgetter(name)(importlib.import_module(module))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the module does, sys.exit() too
+        why = f"({type_and_message(error)}); it is looked for in the current folder and among installed packages"
+        raise ConfigError(f"The {kind} {path!r} cannot be imported {why}.") from None
+    if not (isinstance(found, base) or (isinstance(found, type) and issubclass(found, base))):
+        raise ConfigError(f"The {kind} {path!r} is no class and no object of blts.{base.__name__}; name one of these.")
+    return found

@@ -175,6 +175,13 @@ def _from_plugin(kind: str, name: str) -> Entry:
     return _add(kind, name, loaded, plugin.package, summary, about)
 
 
+def _from_path(kind: str, path: str) -> Entry:
+    """An entry of what an import path names: a class, or a part as it is, which has no options."""
+    found = plugins.imported(kind, path, _BUILDS[kind])
+    builder = found if isinstance(found, type) else lambda *context: found
+    return Entry(kind, path, "", builder, {}, plugins.top_module(path))
+
+
 def entries(kind: str) -> dict[str, Entry]:
     """All usable parts of a kind.
 
@@ -217,13 +224,13 @@ def find(kind: str, name: str) -> Entry:
 
     Args:
         kind: as in `register`.
-        name: the name.
+        name: the name, or an import path such as `my_models:Skewed`.
 
     Returns:
         Its entry.
 
     Raises:
-        ConfigError: it is a part of another package that cannot be imported.
+        ConfigError: it is a part of another package or module that cannot be imported.
         UnknownName: there is none; the message has the closest name.
     """
     known = _registered(kind)
@@ -236,6 +243,8 @@ def find(kind: str, name: str) -> Entry:
         return known[name]
     if name in offers:
         return _from_plugin(kind, name)
+    if ":" in name and kind in plugins.GROUPS:
+        return _from_path(kind, name)
     raise UnknownName(kind, name, {*known, *offers})
 
 

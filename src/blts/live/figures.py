@@ -8,32 +8,29 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
 from scipy import stats
 
-from .. import _random
-from .._typing import Tree
-from ..agents import Agent
-from ..declared import provides
 from ..drawing.labels import Point, end_labels, place, spread
 from ..drawing.style import COLOURS, GREY, Look, grid, looks, settle, to_svg
 from ..errors import ConfigError
+from ..models.support import support_of_likelihood
 from . import schema
+from .conclusions.misfit import expected_rewards
+from .conclusions.posterior import posterior
 from .export import DecisionTable, table_of
-from .report import compared, posterior_draws
+from .report import compared, model_and_data
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .context import Policy
     from .experiment import Experiment
 
 BINS = 40
-PREDICTED = 4096
+ZEROS = 0.05
+"""Share of zeros among amounts from which they are written, not drawn."""
 OTHERS = "other arms"
 
 
@@ -62,11 +59,13 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
     drawings: dict[str, Callable[[], Figure]] = {}
     if len(table.t):
         drawings["allocation"] = lambda: _allocation(table, changes, look)
-    draws = posterior_draws(experiment, table, current)
+    model, data = model_and_data(experiment, table, current)
+    draws = posterior(model, data.arms, data.rewards).draws
     if np.isfinite(draws).any():
         drawings["posterior"] = lambda: _posterior(draws, current.labels, look)
-    if (~np.isnan(table.rewards) & np.isin(table.arms, current.active)).any():
-        drawings["rewards"] = lambda: _rewards(table, current)
+    if len(data.rewards):
+        fitted, counts = expected_rewards(model, data.arms, data.rewards), support_of_likelihood(model) in ("binary", "count")
+        drawings["rewards"] = lambda: _rewards(data.rewards, fitted, counts=counts)
     return [_write(pathlib.Path(folder) / f"{name}.svg", make) for name, make in drawings.items()]
 
 
@@ -161,28 +160,27 @@ def _bulk(draws: np.ndarray) -> tuple[float, float]:
     return float(np.max([q[0], q[2] - reach], 0).min()), float(np.min([q[4], q[2] + reach], 0).max())
 
 
-def _rewards(table: DecisionTable, current: Policy) -> Figure:
-    """Rewards of all active arms, with rewards drawn from the posterior in the arms' own proportions."""
+def _rewards(rewards: np.ndarray, fitted: np.ndarray | None, *, counts: bool) -> Figure:
+    """Rewards of all active arms in grey, because colours are arms, and those that the fitted model expects."""
     from matplotlib.ticker import MaxNLocator
 
-    has = ~np.isnan(table.rewards) & np.isin(table.arms, current.active)
-    rewards = table.rewards[has]
-    counts = current.built.model.support in ("binary", "count") and np.ptp(rewards) <= 10 * BINS
+    title, zero = "Rewards and the fitted model", np.mean(rewards == 0)
+    counts = counts and np.ptp(rewards) <= 10 * BINS
+    if not counts and ZEROS < zero < 1:  # amounts, most of them zero: a bar at zero would hide the others
+        expected = "" if fitted is None else f" (model: {100 * np.mean(fitted == 0):.1f} %)"
+        title = f"Rewards other than zero; {100 * zero:.1f} % are zero{expected}"
+        rewards, fitted = rewards[rewards != 0], None if fitted is None else fitted[fitted != 0]
     bins = (
         np.arange(rewards.min() - 0.5, rewards.max() + 1.5)
         if counts
         else np.histogram_bin_edges(rewards, min(BINS, math.ceil(2 * math.sqrt(rewards.size))))
     )
     figure, [[axes]] = grid(1)
-    axes.hist(rewards, bins=list(bins), density=True, color=COLOURS[0], alpha=0.45, label="observed")
-    predicted = predictive(current, np.array([current.active.index(a) for a in table.arms[has]]))
-    if predicted is not None:
-        inside = predicted[(predicted >= bins[0]) & (predicted <= bins[-1])]
-        if inside.size:
-            share = inside.size / predicted.size
-            heights, edges = np.histogram(inside, bins, density=True)
-            axes.stairs(heights * share, edges, label="fitted model", color="black", linewidth=1.3)
-    axes.set(xlabel="reward", ylabel="share" if counts else "density", title="Rewards and the fitted model")
+    axes.hist(rewards, bins=list(bins), density=True, color=GREY, alpha=0.45, label="observed")
+    if fitted is not None and fitted.size:
+        inside = np.histogram(fitted, bins)[0]
+        axes.stairs(inside / fitted.size / np.diff(bins), bins, label="fitted model", color="black", linewidth=1.3)
+    axes.set(xlabel="reward", ylabel="share" if counts else "density", title=title)
     if counts:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
@@ -190,33 +188,3 @@ def _rewards(table: DecisionTable, current: Policy) -> Figure:
     axes.legend()
     settle(figure)
     return figure
-
-
-def predictive(current: Policy, arms: np.ndarray) -> np.ndarray | None:
-    """Draw rewards from the posterior predictive distribution.
-
-    Args:
-        current: the policy version whose posterior is drawn from.
-        arms: places of arms among the active ones; the draws have them in these proportions.
-
-    Returns:
-        The draws; None where the agent has no posterior or its model cannot be sampled.
-    """
-    agent = current.built.agent
-    if not agent.holds_posterior or not provides(agent.model, "sample"):
-        return None
-    chosen = arms[np.linspace(0, len(arms) - 1, PREDICTED).astype(int)]
-    return np.asarray(_predict(agent, current.frozen.state, jnp.asarray(chosen)), float)
-
-
-@jax.jit
-def _predict(agent: Agent, state: Tree, arms: jax.Array) -> jax.Array:
-    def one(x):
-        i, arm = x
-        key_theta, key_reward = _random.split(_random.fold_in(_random.as_key(1), i))
-        theta = agent.belief.draw(key_theta, agent.model, state)
-        sample = lambda single, th, a, k: single.sample(k, th, (), a)  # noqa: E731
-        everyone = jax.vmap(sample)(agent.model, theta, jnp.arange(agent.actions), _random.split(key_reward, agent.actions))
-        return everyone[arm]
-
-    return jax.lax.map(one, (jnp.arange(arms.shape[0]), arms), batch_size=256)

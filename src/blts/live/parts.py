@@ -57,6 +57,11 @@ class Part(NamedTuple):
     value: Any = None
 
     @property
+    def is_own(self) -> bool:
+        """Whether it is the user's own: an object, or named by its import path."""
+        return self.name is None or ":" in self.name
+
+    @property
     def words(self) -> str:
         options = ", ".join(f"{name}={value}" for name, value in self.options.items())
         return f"{self.name}({options})" if options else self.name or repr(self.value)

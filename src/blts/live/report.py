@@ -128,11 +128,10 @@ def compared(experiment: Experiment, c: sa.Connection) -> Policy:
     return experiment.context.load(c, json.loads(detail)["version"] - 1)
 
 
-def posterior_draws(experiment: Experiment, table: DecisionTable, current: Policy) -> np.ndarray:
-    """Draws of the active arms' mean rewards, from the posterior that a report shows, `[draws, active arms]`."""
+def model_and_data(experiment: Experiment, table: DecisionTable, current: Policy) -> tuple[Model, Data]:
+    """What the posterior that a report shows is made of: the model of the active arms, and their rewards that count."""
     every = _data(table, counted(table, experiment.spec, experiment.context.now()))
-    data = every.of(current.active)
-    return posterior(_model(experiment, current, every), data.arms, data.rewards).draws
+    return _model(experiment, current, every), every.of(current.active)
 
 
 def _model(experiment: Experiment, current: Policy, data: Data) -> Model:

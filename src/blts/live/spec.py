@@ -210,7 +210,7 @@ class Spec:
         model = single_model(self.model)
         uses = self.build(tuple(range(len(self.arms))), self.arms).agent.model is not None
         if given is None:
-            own = self.model.name is None or set(priors.prior_names(model)) & set(self.model.options)
+            own = self.model.is_own or set(priors.prior_names(model)) & set(self.model.options)
             return priors.Prior(priors.LEARNED, {}) if uses and priors.prior_names(model) and not own else None
         if not uses:
             raise ConfigError(f"{self.sampler.words} has no prior; leave out prior=….")

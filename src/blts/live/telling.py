@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
@@ -116,27 +116,48 @@ class _Accepted(NamedTuple):
 
 def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[int]], list[_Accepted]]:
     """The places of rejected rows by outcome, and accepted rows."""
-    outcomes: dict[str, list[int]] = {outcome: [] for outcome in NOT_ACCEPTED}
-    mine = {r.t for r in rows if r.t is not None and r.t <= row.t}
+    mine = numbers_of(rows, row.t)
     stands = ledger.standings(c, ctx.id, list(mine)) if mine else {}
     accepted: list[_Accepted] = []
-    for i, r in enumerate(rows):
-        if r.malformed:
-            outcomes["invalid"].append(i)
-        elif r.t is None or r.t not in mine:
-            outcomes["unknown"].append(i)
-        elif r.invalid is not None:
-            outcomes["invalid"].append(i)
+
+    def judge(t: int, reward: float) -> str | None:
+        standing = stands.get(t)
+        if standing is None or standing.kind in ("default", "missing"):
+            accepted.append(_Accepted(t, reward, standing is None))
+            stands[t] = ledger.Standing("told", reward)
+            return None
+        return "duplicate" if standing.kind in ("told", "corrected") and standing.reward == reward else "conflict"
+
+    return rejected(rows, mine, judge), accepted
+
+
+def numbers_of(rows: Iterable[ParsedRow], decisions: int) -> set[int]:
+    """The numbers of those decisions of some rows that exist."""
+    return {row.t for row in rows if row.t is not None and row.t <= decisions}
+
+
+def rejected(rows: Sequence[ParsedRow], mine: set[int], judge: Callable[[int, float], str | None]) -> dict[str, list[int]]:
+    """Sort rows by what becomes of them.
+
+    Args:
+        rows: as they were read.
+        mine: the numbers of decisions that exist.
+        judge: takes a decision and a possible reward, in the order of rows; the outcome, or None where it is accepted.
+
+    Returns:
+        The places of rejected rows, by outcome.
+    """
+    outcomes: dict[str, list[int]] = {outcome: [] for outcome in NOT_ACCEPTED}
+    for i, row in enumerate(rows):
+        if row.malformed:
+            outcome = "invalid"
+        elif row.t is None or row.t not in mine:
+            outcome = "unknown"
         else:
-            standing = stands.get(r.t)
-            if standing is None or standing.kind in ("default", "missing"):
-                accepted.append(_Accepted(r.t, r.reward, standing is None))
-                stands[r.t] = ledger.Standing("told", r.reward)
-            elif standing.kind in ("told", "corrected") and standing.reward == r.reward:
-                outcomes["duplicate"].append(i)
-            else:
-                outcomes["conflict"].append(i)
-    return outcomes, accepted
+            outcome = "invalid" if row.invalid is not None else judge(row.t, row.reward)
+        if outcome is not None:
+            outcomes[outcome].append(i)
+    return outcomes
 
 
 class _Entries(NamedTuple):

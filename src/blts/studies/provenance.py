@@ -56,12 +56,15 @@ def version_for(study: Study) -> str:
     """
     named = {(kind, table[key]) for table in study.conditions for key, kind in KINDS.items() if isinstance(table.get(key), str)}
     found = [plugins.chosen(*each) for each in sorted(named) if _is_of_a_package(*each)]
+    modules = {top for _, name in named if (top := plugins.top_module(name))}
+    if modules:
+        plugins.look_here()
     digests = [plugin.point.value for plugin in found]
     if study.source:  # whose own digest is `study.code`
         import_beside(study.source)
     files = [pathlib.Path(study.source)] if study.source else _registering(named)
     digests += [hashlib.sha256(path.read_bytes()).hexdigest() for path in files if not study.source]
-    roots = {plugin.point.module.split(".")[0] for plugin in found}.union(*map(_imports, files))
+    roots = modules | {plugin.point.module.split(".")[0] for plugin in found}.union(*map(_imports, files))
     digests += [f"{name} {digest}" for name, digest in sorted(_digests(roots).items())]
     if not digests:
         return code_version()

@@ -18,7 +18,7 @@ def create(
     name: Name,
     arm: Annotated[list[str] | None, typer.Option("--arm", help="An arm's label; repeat it for every arm.")] = None,
     model: Annotated[
-        str | None, typer.Option(help="conversions, counts, numbers or revenue; or a reward model of `blts list`.")
+        str | None, typer.Option(help="conversions, counts, numbers or revenue; a reward model of `blts list`; or module:Name.")
     ] = None,
     sampler: Annotated[str | None, typer.Option(help="An agent or a sampler of `blts list`, or exact.")] = None,
     batching: Annotated[str | None, typer.Option(help='A batching scheme, or "external".')] = None,

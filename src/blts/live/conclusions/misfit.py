@@ -9,6 +9,7 @@ in for the posterior because an arm is checked from `LEAST` rewards on; it makes
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from ..._typing import Array, Float, Row
 from ...declared import provides, why_lost
 from ...models import Model
 from ...models.arms import stack
+from ...models.drawing import arms_of
 
 ALARM = 1e-3  # probability that a call finds anything wrong with a true model; reports are looked at again and again
 LEAST = 20  # rewards from which an arm is checked by itself
@@ -74,17 +76,10 @@ def misfits(model: Model, arms: np.ndarray, rewards: np.ndarray, labels: list[st
     if not provides(model, "sample"):
         why = why_lost(model, "sample") or f"{type(model).__name__} has no `sample`; give one, and its fit is checked"
         return [Misfit(None, "unchecked", f"Whether the model fits is not known: {why.rstrip('.')}.", False)]
-    mine = [rewards[arms == k] for k in range(K)]
     if len(rewards) < LEAST:
         return []
-    rows, weights, ends = np.zeros((K, ROWS)), np.zeros((K, ROWS)), np.zeros((K, 2 * ENDS))
-    for k, x in enumerate(mine):
-        chosen = _spread_out(x)
-        rows[k] = np.resize(chosen, ROWS) if len(x) else rewards[0]  # padded with possible rewards, of weight 0
-        weights[k, : len(chosen)] = len(x) / max(len(chosen), 1)
-        ends[k] = _ends(x if len(x) else rewards[:1])
-    found = _predict(stack(model, K), *(jnp.asarray(x, float) for x in (rows, weights, ends)))
-    predicted = _Predicted(*(np.asarray(x, float) for x in found))
+    mine = [rewards[arms == k] for k in range(K)]
+    predicted = _predicted(model, mine)
     told = [k for k, x in enumerate(mine) if len(x) >= 2]
     if not all(np.isfinite(x[told]).all() for x in predicted[:3]) or np.isnan(predicted.at_ends[told]).any():
         return [Misfit(None, "unchecked", "Whether the model fits is not known: what it expects is not finite.", False)]
@@ -95,6 +90,39 @@ def misfits(model: Model, arms: np.ndarray, rewards: np.ndarray, labels: list[st
     if not out and len(fits) > 1:
         out = _of_all(list(fits.values()), model, alpha)
     return sorted(out, key=lambda m: not m.serious)
+
+
+def expected_rewards(model: Model, arms: np.ndarray, rewards: np.ndarray) -> np.ndarray | None:
+    """Rewards as the model expects them after having seen these, in the same proportions of arms.
+
+    Args:
+        model: stacked, of all arms.
+        arms: the arm of each reward.
+        rewards: as many numbers, at least one.
+
+    Returns:
+        The drawn rewards; None where the model cannot draw them.
+    """
+    if not provides(model, "sample"):
+        return None
+    K = arms_of(model)
+    draws = _predicted(model, [rewards[arms == k] for k in range(K)]).draws
+    counts = np.bincount(arms, minlength=K)
+    return np.concatenate([draws[k, : math.ceil(DRAWS * count / counts.max())] for k, count in enumerate(counts)])
+
+
+def _predicted(model: Model, mine: list[np.ndarray]) -> _Predicted:
+    """What the model expects of every arm, given the rewards of each."""
+    K = len(mine)
+    rows, weights, ends = np.zeros((K, ROWS)), np.zeros((K, ROWS)), np.zeros((K, 2 * ENDS))
+    anything = next(x[:1] for x in mine if len(x))
+    for k, x in enumerate(mine):
+        chosen = _spread_out(x)
+        rows[k] = np.resize(chosen, ROWS) if len(x) else anything  # padded with possible rewards, of weight 0
+        weights[k, : len(chosen)] = len(x) / max(len(chosen), 1)
+        ends[k] = _ends(x if len(x) else anything)
+    found = _predict(stack(model, K), *(jnp.asarray(x, float) for x in (rows, weights, ends)))
+    return _Predicted(*(np.asarray(x, float) for x in found))
 
 
 def _spread_out(x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from .. import entries, ledger, schema
 from ..answers import Told
 from ..checks import check_reason
 from ..database import chunks
-from ..telling import NOT_ACCEPTED, ParsedRow, digest_of, named, parse, told_before, with_units
+from ..telling import NOT_ACCEPTED, ParsedRow, digest_of, named, numbers_of, parse, rejected, told_before, with_units
 from .definition import metric_named
 
 if TYPE_CHECKING:
@@ -111,24 +111,18 @@ def standing(c: sa.Connection, experiment: int, metric: str, ts: Iterable[int]) 
 
 def _sorted(
     ctx: Context, c: sa.Connection, decisions: int, metric: str, rows: list[ParsedRow]
-) -> tuple[dict[str, list[Any]], dict[int, float]]:
+) -> tuple[dict[str, list[int]], dict[int, float]]:
     """The places of rejected rows by outcome, and accepted values by decision."""
-    outcomes: dict[str, list[Any]] = {outcome: [] for outcome in NOT_ACCEPTED}
-    mine = {row.t for row in rows if row.t is not None and row.t <= decisions}
-    stands = standing(c, ctx.id, metric, mine)
-    accepted: dict[int, float] = {}
-    for i, row in enumerate(rows):
-        if row.malformed:
-            outcomes["invalid"].append(i)
-        elif row.t is None or row.t not in mine:
-            outcomes["unknown"].append(i)
-        elif row.invalid is not None:
-            outcomes["invalid"].append(i)
-        elif row.t in stands:
-            outcomes["duplicate" if stands[row.t] == row.reward else "conflict"].append(i)
-        else:
-            accepted[row.t] = stands[row.t] = row.reward
-    return outcomes, accepted
+    mine = numbers_of(rows, decisions)
+    stands, accepted = standing(c, ctx.id, metric, mine), {}
+
+    def judge(t: int, value: float) -> str | None:
+        if t in stands:
+            return "duplicate" if stands[t] == value else "conflict"
+        accepted[t] = stands[t] = value
+        return None
+
+    return rejected(rows, mine, judge), accepted
 
 
 def _as_reward(row: Any) -> Any:
