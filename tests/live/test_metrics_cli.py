@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+
 import pytest
 
 from blts.errors import ConfigError, UnknownName
+from blts.live import Experiment
+from blts.live.figures import draw
+from blts.live.metrics.definition import tolerated
 from test_live_cli import answer, folder, run  # noqa: F401
 
 pytestmark = pytest.mark.quickly_compiled
@@ -83,3 +88,22 @@ def test_metrics_and_stopping_are_shown(ids):
 
 def test_rewards_are_still_counted_for_people(ids):
     assert "5 decisions without" in run("tell", "shop", given=f"decision_id,reward\n{ids[0]},1\n")
+
+
+def test_metrics_are_exported_and_drawn(ids, folder):  # noqa: F811
+    run("tell", "shop", given="decision_id,reward\n" + "".join(f"{i},1\n" for i in ids))
+    run("tell", "shop", "--metric", "refunds", given=f"decision_id,value\n{ids[0]},1\n{ids[2]},0\n")
+    run("correct", "shop", ids[2], "1", "--metric", "refunds", "--reason", "a typo")
+    run("export", "shop", "decisions.csv")
+    with open("decisions.csv", newline="") as file:
+        told = {row["decision_id"]: row["metric: refunds"] for row in csv.DictReader(file)}
+    assert told == {i: "1.0" if i in (ids[0], ids[2]) else "" for i in ids}
+    values = "".join(f"{i},{k % 2}\n" for k, i in enumerate(ids) if i not in (ids[0], ids[2]))
+    run("tell", "shop", "--metric", "refunds", given="decision_id,value\n" + values)
+    experiment = Experiment.open(None, "shop")
+    drawn = {path.name: path.read_text() for path in draw(experiment, folder)}
+    assert "less A (lower is better)" in drawn["metrics.svg"]
+    (refunds,) = [metric for metric in experiment.report()["metrics"] if metric["metric"] == "refunds"]
+    assert tolerated(refunds) == 0.01
+    assert tolerated(refunds | {"better": "higher", "margin": "50%"}) == -0.5 * refunds["arms"][0]["mean"]
+    assert tolerated(refunds | {"role": "secondary"}) is None

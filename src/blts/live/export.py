@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from ..errors import ConfigError, shown
 from . import ledger, schema
+from .metrics.definition import told_values
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -102,8 +103,8 @@ def _pieces(
         yield [row[:-1] for row in rows]
 
 
-def columns_of(table: DecisionTable) -> dict[str, list[Any]]:
-    """The columns that a file has."""
+def columns_of(table: DecisionTable, metrics: dict[str, np.ndarray]) -> dict[str, list[Any]]:
+    """The columns that a file has; `metrics` has the values that were told of each."""
     none = lambda x: [None if np.isnan(v) else float(v) for v in x]  # noqa: E731
     fixed = {
         "decision_id": table.ids,
@@ -117,7 +118,10 @@ def columns_of(table: DecisionTable) -> dict[str, list[Any]]:
         "told_at": none(table.told_at),
         "propensity": table.p[np.arange(len(table.arms)), table.arms].tolist(),
     }
-    return fixed | {f"p: {label}": table.p[:, k].tolist() for k, label in enumerate(table.labels)}
+    if not np.isnan(table.exposed_at).all():
+        fixed["exposed_at"] = none(table.exposed_at)
+    told = {f"metric: {name}": none(values) for name, values in metrics.items()}
+    return fixed | told | {f"p: {label}": table.p[:, k].tolist() for k, label in enumerate(table.labels)}
 
 
 def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
@@ -129,7 +133,9 @@ def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
     kind = place.suffix.lower()
     if kind not in (".csv", ".parquet"):
         raise ConfigError(f"An export is a .csv or a .parquet file; got {place.name!r}.")
-    columns = columns_of(table_of(experiment))
+    table = table_of(experiment)
+    with experiment.database.read() as c:
+        columns = columns_of(table, told_values(experiment, c, len(table.arms)))
     try:
         if kind == ".csv":
             with place.open("w", newline="", encoding="utf-8") as file:

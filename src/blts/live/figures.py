@@ -1,12 +1,12 @@
-"""Figures of an experiment: allocation over batches, posterior densities, rewards with the fitted model."""
+"""Figures of an experiment: allocation over batches, posterior densities, rewards with the fitted model, metrics."""
 
 from __future__ import annotations
 
 import math
 import os
 import pathlib
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from . import schema
 from .conclusions.misfit import expected_rewards
 from .conclusions.posterior import posterior
 from .export import DecisionTable, table_of
+from .metrics.definition import summary, tolerated
 from .report import compared, model_and_data
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ OTHERS = "other arms"
 
 
 def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Write allocation.svg, posterior.svg and rewards.svg, those that exist for this experiment.
+    """Write allocation.svg, posterior.svg, rewards.svg and metrics.svg, those that exist for this experiment.
 
     Args:
         experiment: what to show.
@@ -66,6 +67,9 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
     if len(data.rewards):
         fitted, counts = expected_rewards(model, data.arms, data.rewards), support_of_likelihood(model) in ("binary", "count")
         drawings["rewards"] = lambda: _rewards(data.rewards, fitted, counts=counts)
+    compared_metrics = [metric for metric in summary(experiment, table) if any(arm["difference"] for arm in metric["arms"])]
+    if compared_metrics:
+        drawings["metrics"] = lambda: _metrics(compared_metrics, look)
     return [_write(pathlib.Path(folder) / f"{name}.svg", make) for name, make in drawings.items()]
 
 
@@ -186,5 +190,28 @@ def _rewards(rewards: np.ndarray, fitted: np.ndarray | None, *, counts: bool) ->
     axes.grid(visible=False, axis="x")
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.legend()
+    settle(figure)
+    return figure
+
+
+def _metrics(metrics: Sequence[Mapping[str, Any]], look: dict[str, Look]) -> Figure:
+    """How far every arm is from the control on each metric, with intervals, and what is tolerated."""
+    figure, panels = grid(len(metrics))
+    for metric, [axes] in zip(metrics, panels, strict=True):
+        rows = [arm for arm in metric["arms"] if arm["difference"]]
+        for y, arm in enumerate(rows):
+            gap, one = arm["difference"], look[arm["arm"]]
+            axes.plot([gap["low"], gap["high"]], [y, y], color=one.colour, linewidth=2.5, solid_capstyle="butt")
+            axes.plot(gap["value"], y, marker="o", color=one.colour, markersize=6)
+        axes.axvline(0, color="black", linewidth=0.8)
+        limit = tolerated(metric)
+        if limit is not None:
+            axes.axvline(limit, color=GREY, linewidth=1.3, linestyle="--")
+            above = ("data", "axes fraction")
+            axes.annotate("tolerated", (limit, 1), xycoords=above, ha="center", va="bottom", fontsize=8, color=GREY)
+        axes.set_yticks(range(len(rows)), [arm["arm"] for arm in rows])
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=f"less {metric['control']} ({metric['better']} is better)")
+        axes.set_title(metric["metric"], pad=14)
+        axes.grid(visible=False, axis="y")
     settle(figure)
     return figure

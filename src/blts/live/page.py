@@ -23,6 +23,7 @@ FIGURES = {
     "posterior": "The posterior of each arm's mean reward",
     "allocation": "Which arms the decisions of each batch were",
     "rewards": "The rewards, and those that the fitted model expects",
+    "metrics": "How far arms are from the control on each metric, with 95 % intervals",
 }
 
 

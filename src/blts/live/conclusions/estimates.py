@@ -56,7 +56,7 @@ class Estimate(NamedTuple):
 
 
 def naive(arms: np.ndarray, rewards: np.ndarray, K: int) -> Estimate:
-    """Each arm's mean reward and its standard error, as if nothing had been adaptive; Wilson's interval for rewards 0 or 1."""
+    """Each arm's mean reward, as if nothing had been adaptive, with a Student interval, or Wilson's for rewards 0 or 1."""
     n = np.bincount(arms, minlength=K).astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(arms, rewards, K) / n
@@ -65,7 +65,7 @@ def naive(arms: np.ndarray, rewards: np.ndarray, K: int) -> Estimate:
         if np.isin(rewards, (0.0, 1.0)).all() and rewards.any():
             return Estimate(mean, se, (np.zeros(K), 1.0 / n, -1.0 / n), limits=(0.0, 1.0))
     why = ["its rewards are all equal, and say nothing of their spread" if equal else "" for equal in square == 0]
-    return Estimate(mean, se, why=tuple(why))
+    return Estimate(mean, se, df=np.maximum(n - 1, 1.0), why=tuple(why))
 
 
 def ipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:

@@ -19,6 +19,7 @@ from ...errors import ConfigError, UnknownName
 from ...models import Bernoulli, Model, Poisson
 from .. import ledger, schema
 from ..checks import check_support, check_text, outside
+from ..conclusions import estimates
 from ..parts import MODELS
 from . import guardrails
 
@@ -36,11 +37,11 @@ ERROR = 0.05
 FEWEST = 50
 """Units that an arm and the control must have before there is an alarm."""
 METHOD = (
-    "Means are naive, with Student intervals: after an adaptive allocation they may be a little off. Differences to the control "
-    "are weighted by the probabilities of the decisions, which corrects for that. The probability of being worse is that of a "
-    "posterior: Beta for conversions, Gamma for counts, a Student distribution of the mean elsewhere. An alarm needs that "
-    f"probability to be {ALARM:g}, {FEWEST} units of the arm and of the control, and evidence that stays valid however often one "
-    f"looks: the chance that an experiment ever has a false alarm is then about {100 * ERROR:g} % at most."
+    "Means are naive, with Student intervals, or Wilson's for 0 and 1: after an adaptive allocation they may be a little off. "
+    "Differences to the control are weighted by the probabilities of the decisions, which corrects for that. The probability of "
+    "being worse is that of a posterior: Beta for conversions, Gamma for counts, a Student distribution of the mean elsewhere. An "
+    f"alarm needs that probability to be {ALARM:g}, {FEWEST} units of the arm and of the control, and evidence that stays valid "
+    f"however often one looks: the chance that an experiment ever has a false alarm is then about {100 * ERROR:g} % at most."
 )
 
 
@@ -195,6 +196,19 @@ def control_of(spec: Spec) -> str:
 # Reading
 
 
+def told_values(experiment: Experiment, c: sa.Connection, T: int) -> dict[str, np.ndarray]:
+    """The last value of each metric that each of the first T decisions was told; NaN where none was."""
+    measures, out = schema.measures, {}
+    for metric in experiment.spec.metrics:
+        own = measures.c.experiment == experiment.id, measures.c.metric == metric.name, measures.c.t <= T
+        query = sa.select(measures.c.t, measures.c.value).where(*own).order_by(measures.c.position)
+        values = np.full(T, np.nan)
+        for t, value in ledger.fetch(c, query):  # in the order of the ledger, so the last one counts
+            values[t - 1] = value
+        out[metric.name] = values
+    return out
+
+
 def values_of(experiment: Experiment, table: DecisionTable, now: float) -> dict[str, np.ndarray]:
     """The value of each metric that counts for each decision.
 
@@ -206,22 +220,15 @@ def values_of(experiment: Experiment, table: DecisionTable, now: float) -> dict[
     Returns:
         By metric, one value for each decision; NaN where none counts.
     """
-    measures, exposures, spec = schema.measures, schema.exposures, experiment.spec
+    exposures, spec = schema.exposures, experiment.spec
     T, starts = len(table.t), table.asked_at
-    out: dict[str, np.ndarray] = {}
     with experiment.database.read() as c:
         if spec.exposure == "explicit":
             starts = np.full(T, np.nan)
             for t, at in ledger.fetch(c, sa.select(exposures.c.t, exposures.c.at).where(exposures.c.experiment == experiment.id)):
                 if t <= T:
                     starts[t - 1] = at
-        for metric in spec.metrics:
-            own = measures.c.experiment == experiment.id, measures.c.metric == metric.name, measures.c.t <= T
-            query = sa.select(measures.c.t, measures.c.value).where(*own).order_by(measures.c.position)
-            values = np.full(T, np.nan)
-            for t, value in ledger.fetch(c, query):  # in the order of the ledger, so the last one counts
-                values[t - 1] = value
-            out[metric.name] = values
+        out = told_values(experiment, c, T)
     counts = (np.array(table.status, dtype=object) != "cancelled") & ~np.isnan(starts.astype(float))
     for metric in spec.metrics:
         values, closed = out[metric.name], counts
@@ -262,6 +269,17 @@ def summary(experiment: Experiment, table: DecisionTable) -> list[dict[str, Any]
     return out
 
 
+def tolerated(metric: Mapping[str, Any]) -> float | None:
+    """The difference to the control from which an arm is worse than a guardrail tolerates, from a metric of `summary`."""
+    if metric["role"] != "guardrail":
+        return None
+    share, worse = _share(metric["margin"]), -1.0 if metric["better"] == "higher" else 1.0
+    if share is None:
+        return worse * float(metric["margin"])
+    means = [arm["mean"] for arm in metric["arms"] if arm["arm"] == metric["control"]]
+    return None if means[0] is None else worse * share * means[0]
+
+
 class _Data:
     """The decisions that a metric has a value for."""
 
@@ -286,8 +304,9 @@ class _Data:
 def _arm(data: _Data, k: int, base: int, comparisons: int) -> dict[str, Any]:
     """What is known of an arm, and how it compares with the control, which is arm `base`."""
     mine, metric = data.of(k), data.metric
-    mean, low, high = guardrails.interval(mine, LEVEL)
-    out: dict[str, Any] = {"arm": data.labels[k], "n": len(mine), "mean": _number(mean), "low": _number(low), "high": _number(high)}
+    out: dict[str, Any] = {"arm": data.labels[k], "n": len(mine)}
+    naive = estimates.naive(np.zeros(len(mine), int), mine, 1)
+    out |= {name: _number(x.item()) for name, x in zip(("mean", "low", "high"), (naive.value, *naive.interval(LEVEL)), strict=True)}
     out |= {"difference": None, "p_worse": None, "evidence": None, "alarm": None}
     fewest = min(len(mine), len(data.of(base)))
     if k == base or fewest < 2:

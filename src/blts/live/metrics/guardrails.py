@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 DRAWS = 20_000
 TIGHTEST = 50.0
@@ -177,12 +177,3 @@ def _means(rng: np.random.Generator, support: str, prior: tuple[float, float], v
     if support == "count":
         return rng.gamma(prior[0] + total, 1 / (prior[1] + n), DRAWS)
     return values.mean() + values.std(ddof=1) / np.sqrt(n) * rng.standard_t(n - 1, DRAWS)
-
-
-def interval(values: np.ndarray, level: float) -> tuple[float, float, float]:
-    """A naive mean with its interval from the Student distribution; NaN where there are fewer than two values."""
-    n = len(values)
-    if n < 2:
-        return float(values.mean()) if n else float("nan"), float("nan"), float("nan")
-    mean, half = values.mean(), values.std(ddof=1) / np.sqrt(n) * stats.t.ppf(0.5 + 0.5 * level, n - 1)
-    return float(mean), float(mean - half), float(mean + half)
