@@ -11,10 +11,11 @@ import time
 
 from rich.console import Console
 
-from . import bandits, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows
+from . import bandits, callers, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows
 
 SECTIONS = {
     "bandits": bandits,
+    "callers": callers,
     "first": first,
     "growth": growth,
     "kernels": kernels,

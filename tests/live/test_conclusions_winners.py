@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from blts.live import Spec, rehearse
 from blts.live.conclusions import evidence
 from blts.live.conclusions.evidence import ArmRewards, log_evidence, needed
+from blts.live.conclusions.posterior import posterior
 from blts.live.conclusions.recommendation import WINNER
 
 BATCH, DRAWS = 50, 128
@@ -165,3 +167,35 @@ def test_rewards_that_vary():
     assert found.n.tolist() == [3, 3, 1, 0]
     assert found.mean.tolist() == pytest.approx([5 / 3, 7 / 3, 1, 0])
     assert found.squares.tolist() == pytest.approx([2 * (5 / 3) ** 2 + (10 / 3) ** 2, 2 / 3, 0, 0])
+
+
+# Whole experiments: their own decisions, batches, learned priors and reports
+
+
+EQUAL = {"conversions": "0.1", "numbers": "50±20", "counts": "3", "revenue": "0.1x40±15"}
+
+
+def by_probability(model, arms, rewards, active) -> int | None:
+    """The mutant: P(best) ≥ 0.95, with at least twenty rewards of every arm."""
+    if np.bincount(arms, minlength=len(active)).min() < 20:
+        return None
+    best = posterior(model, arms, rewards).shown.best
+    return active[int(best.argmax())] if best.max() >= WINNER else None
+
+
+def named(model: str, runs: int, **settings) -> int:
+    """How many of so many experiments with equal arms, each read daily for twenty days, ever name a winner."""
+    truth = dict.fromkeys("AB", EQUAL[model])
+    found = rehearse(Spec.of(["A", "B"], model), truth, units=2000, per_day=100, step="1d", replications=runs, **settings)
+    return int((found.winner >= 0).sum())
+
+
+@pytest.mark.parametrize("model", EQUAL)
+@pytest.mark.slow
+def test_whole_experiments_with_equal_arms_have_no_winner(model):
+    assert named(model, 1000) <= 1000 * 0.05 + 2 * np.sqrt(1000 * 0.05 * 0.95)
+
+
+@pytest.mark.slow
+def test_probability_alone_names_false_winners():
+    assert named("conversions", 200, winner_of=by_probability) > 200 * 0.05 + 4 * np.sqrt(200 * 0.05 * 0.95)

@@ -21,6 +21,7 @@ from ..diagnosis import RHAT_LIMIT
 from ..errors import BltsError, ConfigError, StoreError, shown
 from . import policy, priors
 from .checks import check_labels, check_support, metadata_as_json, outside
+from .durations import seconds_of
 from .metrics import objective
 from .metrics.definition import Metric, metrics_of
 from .metrics.stopping import StopRule, rule_of
@@ -47,8 +48,13 @@ FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the ho
 LARGEST_FIRST = 1024
 BEFORE = {"learn": "open", "strict": True}
 """How experiments behave whose specification was stored before it said so."""
-READ: dict[str, Callable[[Any], Any]] = {"metrics": metrics_of, "stop": rule_of}
-"""Settings that are written as tables."""
+READ: dict[str, Callable[[Any], Any]] = {
+    "metrics": metrics_of,
+    "stop": rule_of,
+    "window": lambda given: seconds_of("window", given) if isinstance(given, str) else given,
+    "refresh_seconds": lambda given: seconds_of("refresh_seconds", given) if isinstance(given, str) else given,
+}
+"""Settings that are written as tables, or as durations such as "1d"."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -192,7 +198,7 @@ class Spec:
                 "to the agent; take smaller ones."
             )
         if self.default_reward is not None and self.window is None:
-            raise ConfigError("A default reward needs an attribution window; give window=… seconds too.")
+            raise ConfigError('A default reward needs an attribution window; give one too, such as window="1d".')
         metrics_of(self.metrics)
         rule_of(self.stop)
         self._check_counts()

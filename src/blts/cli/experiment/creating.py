@@ -31,7 +31,7 @@ def create(
     control: Annotated[str | None, typer.Option(help="The control arm; by default the first.")] = None,
     control_share: Annotated[float | None, typer.Option(help="Probability that the control has on top.")] = None,
     burn_in: Annotated[int | None, typer.Option(help="Units that every arm has first.")] = None,
-    window: Annotated[float | None, typer.Option(help="Seconds after which a reward is no longer awaited.")] = None,
+    window: Annotated[str | None, typer.Option(help="How long a reward is awaited: 30min, 6h, 1d, or seconds.")] = None,
     default_reward: Annotated[float | None, typer.Option(help="What silence has earned when the window is over.")] = None,
     learn: Annotated[str | None, typer.Option(help='With a window: "closed" (the default) or "open".')] = None,
     exposure: Annotated[
@@ -39,7 +39,7 @@ def create(
     ] = None,
     strict: Annotated[bool | None, typer.Option("--strict", help="No decisions while a closed batch awaits its rewards.")] = None,
     refresh_rewards: Annotated[int | None, typer.Option(help="Refresh also after so many rewards.")] = None,
-    refresh_seconds: Annotated[float | None, typer.Option(help="Refresh also after so many seconds.")] = None,
+    refresh_seconds: Annotated[str | None, typer.Option(help="Refresh also after that long: 30min, 6h, or seconds.")] = None,
     cap: Annotated[float | None, typer.Option(help="Rewards above it count as this much in reports.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the model, sampler or batching, as name=value; repeatable.")

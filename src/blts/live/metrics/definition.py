@@ -20,6 +20,7 @@ from ...models import Bernoulli, Model, Poisson
 from .. import ledger, schema
 from ..checks import check_support, check_text, outside
 from ..conclusions import estimates
+from ..durations import seconds_of
 from ..parts import MODELS
 from . import guardrails
 
@@ -102,7 +103,7 @@ class Metric(NamedTuple):
                 raise ConfigError(f"{what} cannot have the default {self.default!r}: {sentence}.")
             if self.window is None:
                 raise ConfigError(
-                    f"{what} has a default and no window after which silence counts as it; give window=… seconds too."
+                    f'{what} has a default and no window after which silence counts as it; give a window too, such as "1d".'
                 )
         if not isinstance(self.pause, bool) or (self.pause and self.role != "guardrail"):
             raise ConfigError(f"{what}: pause is true or false, and only a guardrail can pause an arm.")
@@ -163,7 +164,9 @@ def _metric(given: object) -> Metric:
     unknown = sorted(set(given) - set(Metric._fields))
     if unknown:
         raise ConfigError(f"A metric has no setting {unknown[0]!r}; its settings: {', '.join(Metric._fields)}.")
-    return Metric(**given)
+    metric = Metric(**given)
+    window = metric.window
+    return metric._replace(window=seconds_of(f"The window of {metric.name!r}", window)) if isinstance(window, str) else metric
 
 
 def metric_named(spec: Spec, name: str) -> Metric:

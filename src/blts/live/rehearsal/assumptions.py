@@ -13,10 +13,8 @@ import numpy as np
 from ...errors import ConfigError, UnknownName
 from ...models import Model
 from ..checks import outside
+from ..durations import NUMBER, in_words, seconds_of
 
-UNITS = {1.0: "s sec second seconds", 60.0: "m min minute minutes", 3600.0: "h hour hours", 86400.0: "d day days"}
-SECONDS = {"": 1.0} | {name: size for size, names in UNITS.items() for name in names.split()}
-NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
 PLAIN = re.compile(rf"{NUMBER}(%?)\s*")
 SPREAD = re.compile(rf"{NUMBER}(?:±|\+-|\+/-){NUMBER}")
 BUYERS = re.compile(rf"{NUMBER}(%?)\s*[x×*](.+)", re.DOTALL)
@@ -139,27 +137,6 @@ def _amounts(text: str) -> AssumedArm | None:
     if not 0 <= sigma < 10 or abs(mu) > 50:
         return None
     return AssumedArm(math.exp(mu + sigma**2 / 2), lambda rng, n: rng.lognormal(mu, sigma, n), text.strip())
-
-
-def seconds_of(what: str, given: str | float) -> float:
-    """A duration such as "6h", "30 min" or a number of seconds; `ConfigError` where it is none."""
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        seconds = float(given)
-    else:
-        found = re.fullmatch(rf"{NUMBER}([a-z]*)\s*", str(given))
-        seconds = float(found[1]) * SECONDS.get(found[2], math.nan) if found else math.nan
-    if not (math.isfinite(seconds) and seconds >= 0):
-        raise ConfigError(f"{what} must be a duration such as 30min, 6h or 1d, or a number of seconds; got {given!r}.")
-    return seconds
-
-
-def in_words(seconds: float) -> str:
-    """A duration for people."""
-    for name, size in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
-        if seconds >= size:
-            count = f"{seconds / size:.3g}"
-            return f"{count} {name}{'' if count == '1' else 's'}"
-    return f"{seconds:.3g} s"
 
 
 def delay_of(given: str | float | Sequence[float] | None) -> AssumedDelay:

@@ -21,11 +21,12 @@ from ...errors import ConfigError, whole
 from .. import policy, priors
 from ..closing import Closed, by_cadence, next_began
 from ..conclusions.naming import WinnerRule, named_by_reports
+from ..durations import in_words, seconds_of
 from ..learning import capacity_for, diagnostics, empty_dtype, failings, learn_many
 from ..ledger import NO_REWARDS, Fold, Rewards
 from ..parts import single_model
 from ..spec import Built, Spec
-from .assumptions import AssumedArm, AssumedDelay, arms_of, delay_of, in_words, seconds_of
+from .assumptions import AssumedArm, AssumedDelay, arms_of, delay_of
 from .results import Rehearsal
 
 DAY = 86400.0
