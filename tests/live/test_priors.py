@@ -68,14 +68,14 @@ def test_an_experiment_of_earlier_code_is_created_again(tmp_path):
     spec = Spec.of(LABELS, {"name": "gaussian", "sd": 2.0}, "exact", "external")
     newer = ("prior", "floors_first", "strict", "learn", "exposure", "refresh_rewards", "refresh_seconds")
     stored = {name: value for name, value in json.loads(spec.seeded().to_json()).items() if name not in newer}
-    assert spec.same_as(json.dumps(stored))
+    assert not spec.differs_from(json.dumps(stored))
     earlier = Spec.from_json(json.dumps(stored))
     assert (earlier.prior, earlier.floors_first, earlier.strict, earlier.learn) == (None, False, True, "open")
     for change in ({"floor": 0.1}, {"seed": 1}):
-        assert not Spec.of(LABELS, {"name": "gaussian", "sd": 2.0}, "exact", "external", **change).same_as(json.dumps(stored))
+        assert Spec.of(LABELS, {"name": "gaussian", "sd": 2.0}, "exact", "external", **change).differs_from(json.dumps(stored))
     other = Spec.of(LABELS, {"name": "gaussian", "sd": 2.0}, "exact", "external", prior="8 to 12")
-    assert not other.same_as(spec.seeded().to_json())
-    assert spec.same_as(spec.seeded().to_json())
+    assert other.differs_from(spec.seeded().to_json())
+    assert not spec.differs_from(spec.seeded().to_json())
     first = Experiment.create(tmp_path / "x.db", "x", spec=spec)
     again = Experiment.create(tmp_path / "x.db", "x", LABELS, {"name": "gaussian", "sd": 2.0}, "exact", "external")
     assert again.id == first.id

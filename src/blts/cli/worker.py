@@ -25,8 +25,11 @@ def command(
     worker = Worker(db)
     try:
         if once:
-            for done in worker.once():
+            all_done = worker.once()
+            for done in all_done:
                 _say(done)
+            if not all_done:
+                say("Nothing was due.")
         else:
             say(f"Looking after the experiments of {worker.database.url.render_as_string()} every {every:g} s; Ctrl-C stops.")
             worker.run(every, _say)

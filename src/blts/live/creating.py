@@ -36,8 +36,9 @@ def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Cal
                 _warn_of_seed(name, spec.seed, others)
             with database.read() as c:
                 return Context(database, name, seeded, database.find(c, name), clock, actor)
-    if not spec.same_as(row.spec):
-        raise ConfigError(f"There is an experiment named {name!r} already, with another specification; take another name.")
+    if different := spec.differs_from(row.spec):
+        other = f"with another specification ({' and '.join(different).replace('_', ' ')})"
+        raise ConfigError(f"There is an experiment named {name!r} already, {other}; take another name.")
     given = {kind: getattr(spec, kind).value for kind in ("model", "sampler", "batching")}
     return Context(database, name, Spec.from_json(row.spec, **given), row, clock, actor)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..drawing.pages import render
 from ..errors import ConfigError
 from .conclusions.words import probability
+from .durations import in_words
 from .figures import draw
 from .status import status, warnings
 
@@ -159,7 +160,7 @@ def _health(report: dict[str, Any]) -> list[str]:
 def _settings(now: dict[str, Any], spec: Spec) -> dict[str, Any]:
     names = ("model", "prior", "sampler", "batching", "floor", "control", "control_share", "burn_in", "window", "learn", "exposure")
     shown = {name.replace("_", " "): now.get(name) for name in names}
-    shown["window"] = None if now["window"] is None else f"{now['window']:g} s"
+    shown["window"] = None if now["window"] is None else in_words(now["window"])
     shown["silence counts as"] = None if spec.default_reward is None else f"{spec.default_reward:g}"
     rule = {} if spec.stop is None else {k: v for k, v in spec.stop._asdict().items() if v is not None}
     shown["stopping rule"] = ", ".join(f"{name} {value}" for name, value in rule.items()) or None

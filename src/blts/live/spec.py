@@ -177,14 +177,14 @@ class Spec:
         """With a seed: the stated one, or one drawn from the operating system's randomness."""
         return self if self.seed is not None else dataclasses.replace(self, seed=secrets.randbits(32))
 
-    def same_as(self, stored: str) -> bool:
-        """Whether a stored specification says the same. A setting that it does not have is newer than it and may be anything."""
+    def differs_from(self, stored: str) -> list[str]:
+        """The settings in which a stored specification differs. One that it does not have is newer than it and may be anything."""
         mine, theirs = json.loads(self.to_json()), json.loads(stored)
         if self.seed is None:
             mine["seed"] = theirs["seed"]
         if "strict" not in theirs and mine["batching"] == to_data(self.batching) and set(self.batching.options) == {"first"}:
             mine["batching"]["options"] = {}  # a size of the first batch was not proposed then
-        return all(mine.get(name) == value for name, value in theirs.items())
+        return [name for name, value in theirs.items() if mine.get(name) != value]
 
     def check(self) -> None:
         """Refuse what no experiment can run on (`ConfigError`)."""

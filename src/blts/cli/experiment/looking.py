@@ -26,7 +26,9 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
         found[key] = moment(found[key])
-    found["window"] = None if found["window"] is None else f"{found['window']:g} s"
+    from ...live.durations import in_words
+
+    found["window"] = None if found["window"] is None else in_words(found["window"])
     found["warnings"] = " ".join(found["warnings"]) or None
     labels = {
         "entries": "rewards recorded, with corrections",
