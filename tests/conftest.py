@@ -83,7 +83,7 @@ def pytest_runtest_protocol(item):
     """Tests marked `quickly_compiled` compile for longer than they compute: `make test` leaves LLVM's optimisations out."""
     import jax
 
-    quick = item.get_closest_marker("quickly_compiled") is not None and not SLOW
+    quick = (item.get_closest_marker("quickly_compiled") is not None or os.environ.get("BLTS_QUICK") == "1") and not SLOW
     if _QUICK and _QUICK[-1] != quick:
         jax.clear_caches()  # a program that is compiled otherwise may differ in its last bits, and JAX would use it here
     _QUICK[:] = [quick]

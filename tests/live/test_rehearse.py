@@ -20,8 +20,9 @@ from blts.live.export import table_of
 from blts.live.ledger import Fold
 from blts.live.rehearsal import simulating
 from blts.live.rehearsal.assumptions import AssumedArm, delay_of, seconds_of
+from blts.live.rehearsal.planning import Plan, plan_of, world
 from blts.live.rehearsal.results import Measured, Share
-from blts.live.rehearsal.simulating import Plan, plan_of, run, world
+from blts.live.rehearsal.simulating import run
 from experiments import Hand
 from laws import LEVEL
 
