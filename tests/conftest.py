@@ -74,27 +74,7 @@ def parsed(monkeypatch) -> list[str]:
     return texts
 
 
-_QUICK: list[bool] = []
-"""Whether the last test was marked `quickly_compiled`."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item):
-    """Tests marked `quickly_compiled` compile for longer than they compute: `make test` leaves LLVM's optimisations out."""
-    import jax
-
-    quick = (item.get_closest_marker("quickly_compiled") is not None or os.environ.get("BLTS_QUICK") == "1") and not SLOW
-    if _QUICK and _QUICK[-1] != quick:
-        jax.clear_caches()  # a program that is compiled otherwise may differ in its last bits, and JAX would use it here
-    _QUICK[:] = [quick]
-    jax.config.update("jax_disable_most_optimizations", quick)
-    try:
-        return (yield)
-    finally:
-        jax.config.update("jax_disable_most_optimizations", False)
-
-
-MEGABYTES = 700
+MEGABYTES = 1200
 """A worker that holds more than this after a file lets its compiled programs go."""
 
 

@@ -30,8 +30,6 @@ from registered import (
     worlds,
 )
 
-pytestmark = pytest.mark.quickly_compiled
-
 LIGHT = ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform", ("ds-psrl", "table"), ("optimal", "parametric"))
 """Agents that compile quickly, and two that plan. The others, and every environment with an agent that learns, are in the
 slow run."""

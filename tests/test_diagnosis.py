@@ -27,8 +27,6 @@ from blts.samplers.modes import Modes, Whitening
 from grids import WORLDS, OnGrid, gumbel, log_of_arms
 from laws import LEVEL, ks_p
 
-pytestmark = pytest.mark.quickly_compiled
-
 SIZE = 1024
 COUNTS = (1, 4, 32)  # rewards of the arms below
 OLD = Chain(MALA(0.5), 20)  # what `mala()` was for every model: a step from L alone

@@ -40,8 +40,6 @@ from blts import (
     to_json,
 )
 
-pytestmark = pytest.mark.quickly_compiled
-
 MEANS = [0.0, 0.3, 1.0]
 WORLD = Bandit.with_means(Gaussian(sd=0.5), MEANS)
 

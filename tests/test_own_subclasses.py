@@ -21,8 +21,6 @@ from blts.models import Bernoulli, Gaussian
 from blts.samplers import mala, sgld, ula
 from overridden import BELIEFS, HORIZON, PLAIN, Parts, spied, trace_stepping
 
-pytestmark = pytest.mark.quickly_compiled
-
 # What a user would write
 
 

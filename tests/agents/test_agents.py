@@ -40,8 +40,6 @@ from blts._typing import Array
 from blts.envs import Env, Step
 from laws import LEVEL, counts_p
 
-pytestmark = pytest.mark.quickly_compiled
-
 ARMS, ROUNDS, REPLICATIONS = 5, 120, 3
 
 

@@ -21,8 +21,6 @@ from blts.models.marginal import NormalLaw, StudentTLaw
 from blts.samplers import mala, sgld, ula
 from laws import LEVEL, counts_p
 
-pytestmark = pytest.mark.quickly_compiled
-
 DRAWS = 20_000
 of_laws = jax.jit(propensity.of_laws)
 of_values = jax.jit(propensity.of_values)

@@ -16,8 +16,6 @@ from blts import random, theory
 from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, OneOf, Sequential, StaticDoubling
 from blts.errors import ConfigError
 
-pytestmark = pytest.mark.quickly_compiled
-
 LENGTH, ARMS = 64, 4
 
 

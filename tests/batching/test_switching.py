@@ -11,8 +11,6 @@ from blts import random
 from blts.batching import DoubledSinceSwitch, Geometric
 from laws import LEVEL, mean_p
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Switching rules
 
 

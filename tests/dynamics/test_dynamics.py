@@ -29,8 +29,6 @@ from blts.errors import ConfigError
 from laws import LEVEL, counts_p
 from worlds import FAR, best_of_all, by_name, solved
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Contracts
 
 

@@ -22,8 +22,6 @@ from blts.dynamics import (
 from blts.dynamics.recommender import log_follow
 from worlds import best_of_all, solved
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Optima, by two methods
 
 

@@ -36,8 +36,6 @@ from blts.problems import Problem, optimum
 from blts.samplers import ExactRows, mala
 from blts.simulation import simulate
 
-pytestmark = pytest.mark.quickly_compiled
-
 
 def flip(theta, state, action):
     up = jax.nn.sigmoid(theta[0] + action)

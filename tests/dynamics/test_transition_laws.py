@@ -26,8 +26,6 @@ from blts.dynamics.poisson_demand import log_tail
 from laws import LEVEL, counts_p, ks_p
 from worlds import ALL, FAR, by_name, data_of
 
-pytestmark = pytest.mark.quickly_compiled
-
 # The law of a transition
 
 

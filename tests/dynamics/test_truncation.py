@@ -25,8 +25,6 @@ from blts.registry import build
 from blts.samplers import sgld
 from blts.simulation import simulate
 
-pytestmark = pytest.mark.quickly_compiled
-
 
 def solved(name: str, **options) -> dict:
     return optimum(lambda: build("environment", name, **options))

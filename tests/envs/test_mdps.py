@@ -19,8 +19,6 @@ from blts.samplers import ExactRows, sgld
 from blts.simulation import simulate
 from laws import LEVEL, counts_p, mean_p
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Environments
 
 

@@ -19,8 +19,6 @@ from blts.models import (
 from blts.samplers import ula
 from experiments import LABELS, PRIOR, SGLD, made, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 WORLD = Bandit.with_means(Gaussian(sd=0.5), (0.0, 0.4, 0.8))
 
 

@@ -16,8 +16,6 @@ from blts.models import Gaussian
 from experiments import LABELS, STANDARD
 from laws import LEVEL, counts_p
 
-pytestmark = pytest.mark.quickly_compiled
-
 COINS = 200  # for who chooses, and as many for which arm: midpoints of a grid, so that every fraction is counted
 
 

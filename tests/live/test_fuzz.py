@@ -19,8 +19,6 @@ from blts.live import Experiment, Spec
 from blts.live.database import Database
 from experiments import Hand, created
 
-pytestmark = pytest.mark.quickly_compiled
-
 CODES = {0, 2, 3, 4, 5}
 """Exit codes that a command may have; 1 would be an error of ours."""
 

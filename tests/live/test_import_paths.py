@@ -14,8 +14,6 @@ from blts.studies.planning import plan
 from blts.studies.provenance import version_for
 from test_live_cli import folder, run  # noqa: F401
 
-pytestmark = pytest.mark.quickly_compiled
-
 MODELS = '''
 from blts.models import Gaussian
 

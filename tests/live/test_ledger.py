@@ -15,8 +15,6 @@ from blts.live import Experiment, database, ledger, schema
 from blts.live.export import table_of
 from experiments import LABELS, Hand, created, made, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 # The ledger proves itself
 
 

@@ -17,8 +17,6 @@ from typer.testing import CliRunner
 from blts import cli
 from blts.errors import BltsError
 
-pytestmark = pytest.mark.quickly_compiled
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXACT = ("--model", "gaussian", "--set", "sd=1.0", "--sampler", "exact", "--batching", "fixed", "--set", "size=6")
 

@@ -22,8 +22,6 @@ from blts.models import (
 from blts.models.functions import from_functions
 from experiments import PRIOR, log_likelihood, log_prior, made, prior_draw, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Specifications
 
 

@@ -12,8 +12,6 @@ from blts.live.figures import draw
 from blts.live.metrics.definition import tolerated
 from test_live_cli import answer, folder, run  # noqa: F401
 
-pytestmark = pytest.mark.quickly_compiled
-
 SPEC = """
 arms = ["A", "B"]
 model = {name = "gaussian", sd = 1.0}

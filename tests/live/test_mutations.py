@@ -17,8 +17,6 @@ from blts.live import Experiment, database, schema
 from blts.live.worker import Worker
 from experiments import Hand, created, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 TABLES = [t for t in schema.metadata.sorted_tables if t is not schema.measures]
 HARMLESS = {
     (schema.leases.name, None): "a lease only says which worker looks; without it another one does",

@@ -26,8 +26,6 @@ from blts.models import (
 from blts.models.arms import numbers_of
 from experiments import LABELS
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Names of models
 
 

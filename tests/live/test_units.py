@@ -15,8 +15,6 @@ from blts.live import Experiment, SharedSeed, asking, schema
 from blts.live.combining import Combiner, Waiting
 from experiments import LABELS, created, made, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 EXACT = {"model": "bernoulli", "sampler": "exact", "batching": "external"}
 
 

@@ -9,8 +9,6 @@ from blts.errors import ConfigError, UnknownName
 from blts.live import Experiment, ledger
 from experiments import Hand, made, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 HOUR = 3600.0
 
 

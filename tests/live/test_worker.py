@@ -18,8 +18,6 @@ from blts.live import Experiment, schema
 from blts.live.worker import EXTERNAL_SECONDS, LEASE, Worker
 from experiments import Hand, created, made, rewarded
 
-pytestmark = pytest.mark.quickly_compiled
-
 
 @pytest.fixture
 def clock():

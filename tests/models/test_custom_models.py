@@ -28,8 +28,6 @@ from blts.models.arms import arm_count
 from blts.samplers import sgld
 from reward_models import NAMED, P_MIN, custom, dist, laplace_law, log_laplace, log_prior, normal_prior, row, square
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Custom models
 
 

@@ -19,8 +19,6 @@ from blts.models import (
 )
 from reward_models import DRAWS, NAMED, P_MIN, every, every_named, get, prior_draws, rewards_of, row, some_theta, summary_of
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Likelihoods
 
 COUNTS = {"Bernoulli": 2, "Poisson": 60}

@@ -18,8 +18,6 @@ from blts.models import (
 )
 from reward_models import CONJUGATE, NAMED, custom, every, every_named, get, row, some_theta
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Contracts
 
 

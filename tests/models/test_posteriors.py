@@ -17,8 +17,6 @@ from blts.models import (
 )
 from reward_models import CONJUGATE, DRAWS, KEYS, NAMED, P_MIN, every, get, prior_draws, rewards_of, row, some_theta, summary_of
 
-pytestmark = pytest.mark.quickly_compiled
-
 every_conjugate = pytest.mark.parametrize("name", CONJUGATE)
 
 

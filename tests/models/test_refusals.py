@@ -27,8 +27,6 @@ from blts.models import (
 )
 from reward_models import dist, laplace_law, log_laplace, log_prior, normal_prior, square
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Refusals
 
 

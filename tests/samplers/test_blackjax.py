@@ -20,8 +20,6 @@ from blts.samplers import BlackJAX, Chain, Potential, hmc, nuts
 from laws import LEVEL, gaussian_p, ks_p
 from targets import CHAINS, QUADRATIC, log_of, moments_of, refresh, tempered
 
-pytestmark = pytest.mark.quickly_compiled
-
 # BlackJAX kernels on the same potentials
 
 

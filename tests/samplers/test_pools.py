@@ -19,8 +19,6 @@ from blts.samplers import Chain, Langevin, mala, sgld, ula
 from laws import LEVEL, gaussian_p, ks_p
 from targets import CHAINS, Logistic, moments_of, refresh, row
 
-pytestmark = pytest.mark.quickly_compiled
-
 # Pools and their diagnostics
 
 
