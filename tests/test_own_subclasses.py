@@ -270,6 +270,15 @@ def test_hooks_of_doubling_are_seen():
     assert "Ten overrides _after" in (leap.obstacle(WORLD, Thompson(PLAIN, Exact()), Ten(), HORIZON, False) or "")
 
 
+def test_mean_rewards_that_are_no_numbers_are_refused():
+    class Vector(Gaussian):
+        def mean_reward(self, theta, context, action):
+            return theta
+
+    with pytest.raises(ConfigError, match=r"mean_reward of Vector has the shape \(1,\); it must return one number"):
+        Thompson(Vector())
+
+
 def test_numbers_that_are_not_finite_are_told_by_exact_agents():
     class Broken(Bandit):
         def step(self, key, state, action):

@@ -362,14 +362,14 @@ def _law(labels: list[str], text: str) -> dict[str, float]:
 
 def _stored_decisions(ctx: Context, c: sa.Connection, ranges: Sequence[range], some: Sequence[int]) -> dict[int, Decision]:
     """Decisions that were made before, by their numbers."""
+    if not ranges and not some:
+        return {}  # building a statement takes longer than all else that is done for a single decision
     table, found = schema.decisions, []
     own = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector).where(table.c.experiment == ctx.id)
     for wanted in ranges:
         found += ledger.fetch(c, own.where(table.c.t >= wanted.start, table.c.t < wanted.stop))
     for start in range(0, len(some), LOOKED_UP):
         found += ledger.fetch(c, own.where(table.c.t.in_(some[start : start + LOOKED_UP])))
-    if not found:
-        return {}
     labels = entries.labels(ctx, c)
     laws = {v: _law(labels, p) for v, p in _stored_vectors(ctx, c, sorted({row[-1] for row in found})).items()}
     return {t: Decision(f"{ctx.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in found}

@@ -353,3 +353,8 @@ def require_model(owner: str, model: Any) -> None:
     if drawn != (model.dim,):
         shape = f"{type(model).__name__} has dim = {model.dim}, and its init draws θ of shape {drawn}"
         raise ConfigError(f"{owner}: {shape}; override both or neither.")
+    if not model.contextual:
+        mean = lambda model, theta: jnp.asarray(first_arm(model).mean_reward(theta, (), jnp.asarray(0)))  # noqa: E731
+        shape = jax.eval_shape(mean, model, jax.ShapeDtypeStruct(drawn, float)).shape
+        if shape != ():
+            raise ConfigError(f"{owner}: mean_reward of {type(model).__name__} has the shape {shape}; it must return one number.")
