@@ -86,7 +86,7 @@ def test_external_batches_refresh_where_there_is_something_new(tmp_path):
     experiment.correct(answer.decisions[0].id, 3.0)
     assert experiment.refresh().version == 3
     assert experiment.ask(1).decisions[0].policy == 3
-    assert "outside the theorem" in experiment.report()["outside_theory"]
+    assert "these are external" in experiment.report()["outside_theory"]
     assert experiment.verify() == []
 
 

@@ -153,7 +153,7 @@ def _health(report: dict[str, Any]) -> list[str]:
     if gain is not None and gain["per_unit"] is not None:
         value = {"value": gain["per_unit"], "low": gain["low"], "high": gain["high"]}
         lines.append(f"The allocation earned {_interval(value)} a unit more than equal shares would have.")
-    theory = [f"Outside the theorem: {report['outside_theory']}"] if report["outside_theory"] else []
+    theory = [report["outside_theory"]] if report["outside_theory"] else []
     return [*lines, *([report["chains"]] if report["chains"] else []), *theory]
 
 

@@ -251,10 +251,15 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
 
 
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
+    """Why the paper's theorem says nothing of this experiment's regret; None where it does."""
     if experiment.spec.batching.name == "external":
-        return "External batches are outside the theorem, which needs batches that close when an arm's plays double."
-    theory = current.built.model.theory()
-    return None if theory.inside else theory.why
+        why = "it needs batches that close when an arm's plays double, and these are external"
+    else:
+        theory = current.built.model.theory()
+        if theory.inside:
+            return None
+        why = theory.why.rstrip(".")
+    return f"The theorem that bounds what learning costs does not cover this experiment ({why}). No number here rests on it."
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -118,7 +118,7 @@ def _show(found: dict[str, Any]) -> None:
     say("\n" + "\n".join(lines))
     say("\n" + found["why_estimates_differ"])
     if found["outside_theory"]:
-        say(f"Outside the theorem: {found['outside_theory']}")
+        say(found["outside_theory"])
     alarms = [alarm for metric in found["metrics"] for alarm in metric["alarms"]]
     say("\n" + "\n".join([*_alarms(alarms), found["recommendation"]]))
 

@@ -20,6 +20,7 @@ from ...models import Bernoulli, Model, Poisson
 from .. import ledger, schema
 from ..checks import check_support, check_text, outside
 from ..conclusions import estimates
+from ..conclusions.words import number, probability
 from ..durations import seconds_of
 from ..parts import MODELS
 from . import guardrails
@@ -309,7 +310,7 @@ def _arm(data: _Data, k: int, base: int, comparisons: int) -> dict[str, Any]:
     mine, metric = data.of(k), data.metric
     out: dict[str, Any] = {"arm": data.labels[k], "n": len(mine)}
     naive = estimates.naive(np.zeros(len(mine), int), mine, 1)
-    out |= {name: _number(x.item()) for name, x in zip(("mean", "low", "high"), (naive.value, *naive.interval(LEVEL)), strict=True)}
+    out |= {name: number(x.item()) for name, x in zip(("mean", "low", "high"), (naive.value, *naive.interval(LEVEL)), strict=True)}
     out |= {"difference": None, "p_worse": None, "evidence": None, "alarm": None}
     fewest = min(len(mine), len(data.of(base)))
     if k == base or fewest < 2:
@@ -325,15 +326,6 @@ def _arm(data: _Data, k: int, base: int, comparisons: int) -> dict[str, Any]:
         worse = f"{data.labels[k]!r} is likely worse on {metric.name} than {data.labels[base]!r}{more}"
         out["alarm"] = f"{worse} (probability {probability(p)})"
     return out
-
-
-def _number(x: float) -> float | None:
-    return float(x) if math.isfinite(x) else None
-
-
-def probability(p: float) -> str:
-    """A probability in words, rounded down."""
-    return "above 0.999" if p > 0.999 else f"{math.floor(1000 * p) / 1000:g}"
 
 
 def alarms_of(report: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from ...errors import ConfigError
 from .. import reports, schema
+from ..conclusions.words import probability
 from . import definition as metrics
 
 if TYPE_CHECKING:
@@ -185,9 +186,7 @@ def due(
         return None
     best = winner(report, rule, confirms)
     arm = None if best is None else best["arm"]
-    won = (
-        "there is no winner" if best is None else f"{arm!r} wins: it is best with probability {metrics.probability(best['p_best'])}"
-    )
+    won = "there is no winner" if best is None else f"{arm!r} wins: it is best with probability {probability(best['p_best'])}"
     if best is not None and (rule.p_best is not None or rule.loss is not None):
         loss = "" if best["expected_loss"] is None else f", and choosing it loses {best['expected_loss']:.3g} a unit"
         return Stop("winner", arm, f"Stop: {won}{loss}.")
