@@ -10,6 +10,7 @@ What is not declared has its import path as its name, such as `my_models:Skewed`
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import operator
@@ -115,8 +116,9 @@ def chosen(kind: str, name: str) -> Plugin:
 
 def look_here() -> None:
     """Let modules in the current folder be imported, after all others."""
-    if (here := os.getcwd()) not in sys.path:
-        sys.path.append(here)
+    with contextlib.suppress(OSError):  # it was removed
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)
 
 
 def top_module(path: str) -> str:
@@ -127,8 +129,8 @@ def top_module(path: str) -> str:
 def imported(kind: str, path: str, base: type) -> Any:
     """What an import path names; modules are also looked for in the current folder, as `python -m` does.
 
-    Names of parts are stored in databases, and whoever reads one must not run whatever it names: only classes and objects of parts
-    are taken, never functions.
+    Names of parts are stored in databases, so whoever can write to a database chooses what is imported by those who open it. Only
+    classes and objects of parts are taken, never functions, but importing a module runs it.
 
     Args:
         kind: as in `GROUPS`.

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, TypeVar
 
 from . import plugins
-from .declared import missing
+from .declared import missing, why_lost
 from .errors import BltsError, ConfigError, UnknownName, did_you_mean, type_and_message
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,9 +74,9 @@ class Entry(NamedTuple):
         if not isinstance(built, base):
             raise ConfigError(f"{self} builds a {name}; it must build an object of blts.{base.__name__} or of a subclass.")
         if lacking := missing(built, base):
-            raise ConfigError(
-                f"{self} builds a {name}, which does not define {', '.join(lacking)}: see help(blts.{base.__name__})."
-            )
+            why = why_lost(built, lacking[0])
+            lacks = f"{why.rstrip('.')}" if why else f"it does not define {', '.join(lacking)}: see help(blts.{base.__name__})"
+            raise ConfigError(f"{self} builds a {name} that cannot be used: {lacks}.")
         return built
 
     def _built(self, *context: Any, **options: Any) -> Any:

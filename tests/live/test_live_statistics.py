@@ -109,7 +109,7 @@ def winning(mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
 
 @cache
 def adaptive_runs():
-    """Batched exact Thompson sampling on equal Gaussian arms of mean 0 with a floor, replicated: arms, rewards, p, batches."""
+    """Batched exact Thompson sampling on equal Gaussian arms of mean 0 with a floor, replicated: arms, rewards, p."""
     rng = np.random.default_rng(7)
     n, total = np.zeros((RUNS, ARMS)), np.zeros((RUNS, ARMS))
     arms, rewards, ps = [], [], []
@@ -124,16 +124,15 @@ def adaptive_runs():
         arms.append(a)
         rewards.append(r)
         ps.append(np.repeat(p[:, None], SIZE, 1))
-    batches = np.repeat(np.arange(BATCHES), SIZE)
-    return np.concatenate(arms, 1), np.concatenate(rewards, 1), np.concatenate(ps, 1), batches
+    return np.concatenate(arms, 1), np.concatenate(rewards, 1), np.concatenate(ps, 1)
 
 
 def covers(estimate_of) -> bool:
     """Whether 95 % intervals have the truth in 95 % of runs or more, up to chance: a z-test of each run's share of arms."""
-    arms, rewards, p, batches = adaptive_runs()
+    arms, rewards, p = adaptive_runs()
     shares = np.empty(RUNS)
     for i in range(RUNS):
-        low, high = estimate_of(arms[i], rewards[i], p[i], batches).interval(0.95)
+        low, high = estimate_of(arms[i], rewards[i], p[i]).interval(0.95)
         shares[i] = ((low <= 0) & (high >= 0)).mean()
     return bool(stats.norm.cdf((shares.mean() - 0.95) / (shares.std(ddof=1) / np.sqrt(RUNS))) > LEVEL)
 
@@ -144,16 +143,16 @@ def normal(estimate):
 
 
 ESTIMATORS = {
-    "ipw": (lambda a, r, p, b: estimates.ipw(a, r, p), True),
-    "aipw": (lambda a, r, p, b: estimates.aipw(a, r, p, b), True),
-    "naive": (lambda a, r, p, b: estimates.naive(a, r, ARMS), False),
+    "ipw": (lambda a, r, p: estimates.ipw(a, r, p), True),
+    "aipw": (lambda a, r, p: estimates.aipw(a, r, p), True),
+    "naive": (lambda a, r, p: estimates.naive(a, r, ARMS), False),
     # Mutants: the shares that arms ended up with for propensities, and a spread that forgets the weights.
     "ipw with shares": (
-        lambda a, r, p, b: normal(estimates.ipw(a, r, np.broadcast_to(np.bincount(a, minlength=ARMS) / len(a), p.shape))),
+        lambda a, r, p: normal(estimates.ipw(a, r, np.broadcast_to(np.bincount(a, minlength=ARMS) / len(a), p.shape))),
         False,
     ),
     "aipw with the spread of its rewards": (
-        lambda a, r, p, b: estimates.Estimate(estimates.aipw(a, r, p, b).value, np.full(ARMS, r.std() / np.sqrt(len(r)))),
+        lambda a, r, p: estimates.Estimate(estimates.aipw(a, r, p).value, np.full(ARMS, r.std() / np.sqrt(len(r)))),
         False,
     ),
 }
@@ -194,7 +193,7 @@ def test_the_intervals_of_reports_cover_where_those_of_naive_means_do_not(tmp_pa
 
 
 def test_naive_means_are_biased_and_weighted_ones_are_not():
-    arms, rewards, p, _ = adaptive_runs()
+    arms, rewards, p = adaptive_runs()
     kinds = {
         "naive": lambda i: estimates.naive(arms[i], rewards[i], ARMS).value,
         "ipw": lambda i: estimates.ipw(arms[i], rewards[i], p[i]).value,
@@ -208,7 +207,7 @@ def test_naive_means_are_biased_and_weighted_ones_are_not():
 
 
 def test_sample_ratio_p_values_are_uniform_and_find_a_leak():
-    arms, _, p, _ = adaptive_runs()
+    arms, _, p = adaptive_runs()
     values = np.array([estimates.sample_ratio(arms[i], p[i]).p_value for i in range(RUNS)])
     assert ks_p(values, stats.uniform.cdf) > LEVEL
     rng = np.random.default_rng(1)  # the mutant: every tenth decision of arm 1 is lost
@@ -230,20 +229,20 @@ def test_sample_ratio_where_nothing_is_left_to_chance():
 
 def test_value_against_equal_allocation_covers():
     """Equal arms: no allocation earns more than equal shares. With one better arm, the gain is its share."""
-    arms, rewards, p, batches = adaptive_runs()
-    gains = [estimates.value_against_equal(arms[i], rewards[i], p[i], batches) for i in range(RUNS)]
+    arms, rewards, p = adaptive_runs()
+    gains = [estimates.value_against_equal(arms[i], rewards[i], p[i]) for i in range(RUNS)]
     z = np.array([g.per_unit / g.se for g in gains])
     assert stats.binom.cdf((np.abs(z) < 1.96).sum(), RUNS, 0.95) > LEVEL
-    better = [estimates.value_against_equal(arms[i], rewards[i] + arms[i], p[i], batches).per_unit for i in range(RUNS)]
+    better = [estimates.value_against_equal(arms[i], rewards[i] + arms[i], p[i]).per_unit for i in range(RUNS)]
     expected = np.array([arms[i].mean() - (ARMS - 1) / 2 for i in range(RUNS)])
     gap = np.array(better) - expected
     assert abs(gap.mean()) / (gap.std(ddof=1) / np.sqrt(RUNS)) < stats.norm.isf(LEVEL / 2)
 
 
-def test_earlier_means_see_only_earlier_batches():
-    arms, rewards, batches = np.array([0, 1, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 5.0, 4.0]), np.array([1, 1, 2, 2, 5])
-    found = estimates.earlier_means(arms, rewards, batches, 3)
-    assert found.tolist() == [[0, 0, 0], [0, 0, 0], [1, 2, 0], [1, 2, 0], [3, 2, 0]]
+def test_earlier_means_see_only_earlier_decisions():
+    arms, rewards = np.array([0, 1, 0, 0, 1]), np.array([1.0, 2.0, 3.0, 5.0, 4.0])
+    found = estimates.earlier_means(arms, rewards, 3)
+    assert found.tolist() == [[0, 0, 0], [1, 1, 1], [1, 2, 1.5], [2, 2, 2], [3, 2, 11 / 4]]
 
 
 def test_estimates_by_hand():
@@ -253,7 +252,7 @@ def test_estimates_by_hand():
     assert estimates.ipw(arms, rewards, p).value.tolist() == [(2 + 12) / 4, (4 + 8) / 4]
     absent = np.array([[1.0, 0.0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]])  # arm 1 came later
     assert estimates.ipw(arms, rewards, absent).value[1] == pytest.approx((4 + 12) / 3)
-    batches = np.array([1, 1, 2, 2])
-    scores = np.array([1 / 0.5, 0, 1 + (3 - 1) / 0.25, 1])  # arm 0, with m = 0, 0, 1, 1
-    assert estimates.aipw(arms, rewards, p, batches).value[0] == pytest.approx(scores.mean())
-    assert estimates.aipw(arms, rewards, p, batches).se[0] == pytest.approx(scores.std() / 2)
+    arms, rewards, p = np.append(arms, 0), np.append(rewards, 4.0), np.append(p, [[0.25, 0.75]], 0)
+    scores = np.array([1, 1 + (3 - 1) / 0.25, 2, 2 + (4 - 2) / 0.25])  # arm 0 from the second decision on, with m = 1, 1, 2, 2
+    assert estimates.aipw(arms, rewards, p).value[0] == pytest.approx(scores.mean())
+    assert estimates.aipw(arms, rewards, p).se[0] == pytest.approx(scores.std() / 2)

@@ -76,7 +76,7 @@ def test_metrics_and_stopping_are_shown(ids):
     run("tell", "shop", "--metric", "refunds", given="decision_id,value\n" + "".join(f"{i},1\n" for i in ids))
     shown = run("report", "shop")
     assert "refunds (guardrail, lower is better, margin 0.01, conversions)" in shown
-    assert "less A" in shown
+    assert "minus A" in shown
     assert "Stop: the budget of 6 units is spent" in shown
     found = answer("report", "shop")
     assert [metric["metric"] for metric in found["metrics"]] == ["refunds", "spend"]
@@ -100,7 +100,7 @@ def test_metrics_are_exported_and_drawn(ids, folder):  # noqa: F811
     run("tell", "shop", "--metric", "refunds", given="decision_id,value\n" + values)
     experiment = Experiment.open(None, "shop")
     drawn = {path.name: path.read_text() for path in draw(experiment, folder)}
-    assert "less A (lower is better)" in drawn["metrics.svg"]
+    assert "minus A (lower is better)" in drawn["metrics.svg"]
     (refunds,) = [metric for metric in experiment.report()["metrics"] if metric["metric"] == "refunds"]
     assert tolerated(refunds) == 0.01
     assert tolerated(refunds | {"better": "higher", "margin": "50%"}) == -0.5 * refunds["arms"][0]["mean"]

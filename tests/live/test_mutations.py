@@ -54,7 +54,7 @@ def lived(url) -> None:
         assert mail.refresh(force=True).in_use
         worker = Worker(url, clock=clock)
         worker.once()
-        worker.close()
+        worker.database.close()  # as if it were killed: its lease stays
         mail.tell([(d.id, 1.0) for d in mail.ask(2).decisions])
         mail.stop("A", "done")
         mail.ask(2)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from blts.errors import ConfigError, UnknownName
-from blts.live import Experiment, Spec, prior_families, priors, verify
+from blts.live import Experiment, Spec, population, priors, verify
 from blts.live.parts import check_spread, part_of
 from blts.models import (
     Bernoulli,
@@ -244,7 +244,7 @@ def test_intervals_of_numbers_cover(K, n):
 
 def test_a_prior_that_uses_the_rewards_twice_is_found(monkeypatch):
     """The mutant: a prior as narrow as the arms seem equal, worth all their rewards."""
-    monkeypatch.setattr(prior_families, "LIMIT", 10.0)
+    monkeypatch.setattr(population, "LIMIT", 10.0)
     assert numbers_inside(learn_numbers, 2, 20, 0.0, 1500, seed=1).mean() < 0.93
 
 

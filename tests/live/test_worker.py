@@ -115,6 +115,15 @@ def test_a_worker_without_leases_still_writes_each_version_once(tmp_path, clock,
     assert experiment.verify() == []
 
 
+def test_a_worker_that_leaves_gives_its_leases_back(tmp_path):
+    experiment, clock = created(f"sqlite:///{tmp_path / 'blts.db'}", strict=False), Hand()
+    for version in (2, 3):
+        experiment.tell(rewarded(experiment.ask(6)))
+        worker = Worker(tmp_path / "blts.db", clock=clock)
+        assert [done.refreshed.version for done in worker.once() if done.refreshed] == [version]
+        worker.close()
+
+
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)
 def test_two_processes_do_everything_once(url):
     experiment = created(url, strict=False)

@@ -30,6 +30,8 @@ def command(
                 _say(done)
             if not all_done:
                 say("Nothing was due.")
+            if any(done.problem is not None for done in all_done):
+                raise typer.Exit(2)
         else:
             say(f"Looking after the experiments of {worker.database.url.render_as_string()} every {every:g} s; Ctrl-C stops.")
             worker.run(every, _say)

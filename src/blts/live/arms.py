@@ -15,6 +15,7 @@ from ..agents import Agent
 from ..errors import ConfigError, UnknownName, shown
 from . import encoding, entries, policy, schema
 from .checks import LARGEST, check_reason, check_text, metadata_as_json
+from .database import DbRow
 from .parts import Arm
 from .spec import Built
 
@@ -31,7 +32,7 @@ def add_arm(ctx: Context, label: str, metadata: dict[str, Any] | None, options: 
             raise ConfigError(f"{name} of the arm {label!r} must be a number; got {shown(value)}.")
     arm = Arm(label, metadata_as_json({} if metadata is None else metadata), options)
     with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
+        row = _running(ctx, c)
         current = ctx.policy(c, row.version)
         if label in [a.label for a in current.arms]:
             raise ConfigError(f"There is an arm {label!r} already; take another label.")
@@ -48,7 +49,7 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
     check_reason(reason)
     check_text("An arm's label", label)
     with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
+        row = _running(ctx, c)
         current = ctx.policy(c, row.version)
         if label not in current.labels:
             raise UnknownName("active arm", label, current.labels)
@@ -61,6 +62,14 @@ def retire_arm(ctx: Context, label: str, reason: str) -> int:
         table = schema.arms
         c.execute(sa.update(table).where(table.c.experiment == ctx.id, table.c.arm == index).values(retired=version))
         return version
+
+
+def _running(ctx: Context, c: sa.Connection) -> DbRow:
+    """The locked row of an experiment whose arms may still change."""
+    row = ctx.row(c, lock=True)
+    if row.stopped is not None:
+        raise ConfigError(f"The experiment {ctx.name!r} is stopped; create another one.")
+    return row
 
 
 def stop(ctx: Context, promote: str | None, reason: str) -> int:

@@ -351,7 +351,7 @@ def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, .
             waits = f"awaits {rewards_in_words(awaited)}" if awaited else "can be refreshed"
             why = f"batch {row.batch} is closed and {waits}"
         if row.paused:
-            why = "the experiment is paused"
+            why = "the experiment is paused" if row.stopped is None else "the experiment is stopped"
     return Answer(decisions, closed, awaited, bool(row.paused), why)
 
 

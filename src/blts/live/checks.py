@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..errors import ConfigError, shown
-from ..models import Model
+import jax
+import jax.numpy as jnp
+
+from .._typing import Array, Row
+from ..declared import provides
+from ..errors import BltsError, ConfigError, shown, type_and_message
+from ..models import Model, first_arm
 from ..models.support import SUPPORTS
 
 MOST_ARMS = 1000
@@ -70,6 +75,25 @@ def check_support(model: Model) -> None:
     support = model.support
     if support not in SUPPORTS:
         raise ConfigError(f"A model's support must be one of {', '.join(SUPPORTS)}; {type(model).__name__} has {support!r}.")
+
+
+def check_densities(model: Model) -> None:
+    """Refuse a model of all arms whose densities cannot be evaluated, or are no numbers (`ConfigError`)."""
+    densities: dict[str, Callable[[Model, Array, Array], Any]] = {
+        "log_prior": lambda model, theta, _: first_arm(model).log_prior(theta),
+        "log_likelihood": lambda model, theta, reward: first_arm(model).log_likelihood(theta, Row((), jnp.asarray(0), reward, ())),
+    }
+    for name, density in densities.items():
+        if not provides(model, name):
+            continue
+        try:
+            found = jax.eval_shape(density, model, jax.ShapeDtypeStruct((model.dim,), float), jax.ShapeDtypeStruct((), float))
+        except BltsError:
+            raise
+        except Exception as error:  # whatever a user's model does
+            raise ConfigError(f"{name} of {type(model).__name__} cannot be evaluated ({type_and_message(error)}).") from error
+        if getattr(found, "shape", None) != ():
+            raise ConfigError(f"{name} of {type(model).__name__} must return one number; it returns {shown(found)}.")
 
 
 def outside(model: Model, reward: float) -> str | None:

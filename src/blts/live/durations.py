@@ -28,6 +28,6 @@ def in_words(seconds: float) -> str:
     """A duration for people."""
     for name, size in (("day", 86400.0), ("hour", 3600.0), ("minute", 60.0)):
         if seconds >= size:
-            count = f"{seconds / size:.3g}"
+            count = f"{seconds / size:.3g}" if seconds < 1000 * size else f"{seconds / size:.0f}"
             return f"{count} {name}{'' if count == '1' else 's'}"
     return f"{seconds:.3g} s"

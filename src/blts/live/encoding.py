@@ -11,6 +11,7 @@ import numpy as np
 
 from .._typing import PRNGKey, Tree
 from ..batching import Batching
+from ..errors import StoreError
 from .policy import Clock, start_clock
 
 
@@ -37,7 +38,10 @@ def decode(text: str, like: Tree) -> Tree:
             return jax.random.wrap_key_data(jnp.asarray(x), impl=jax.random.key_impl(like))
         return jnp.asarray(x)
 
-    return jax.tree.unflatten(structure, [one(item, like) for item, like in zip(json.loads(text), leaves, strict=True)])
+    items = json.loads(text)
+    if len(items) != len(leaves):
+        raise StoreError("What is stored was made with another model, sampler or batching than is there now; put that back.")
+    return jax.tree.unflatten(structure, [one(item, like) for item, like in zip(items, leaves, strict=True)])
 
 
 def clock_text(ticks: Clock) -> str:

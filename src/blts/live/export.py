@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from ..errors import ConfigError, shown
 from . import ledger, schema
-from .metrics.definition import told_values
+from .metrics.definition import told_values, values_of
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -104,7 +104,7 @@ def _pieces(
 
 
 def columns_of(table: DecisionTable, metrics: dict[str, np.ndarray]) -> dict[str, list[Any]]:
-    """The columns that a file has; `metrics` has the values that were told of each."""
+    """The columns that a file has; `metrics` has the values of each."""
     none = lambda x: [None if np.isnan(v) else float(v) for v in x]  # noqa: E731
     fixed = {
         "decision_id": table.ids,
@@ -135,7 +135,9 @@ def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
         raise ConfigError(f"An export is a .csv or a .parquet file; got {place.name!r}.")
     table = table_of(experiment)
     with experiment.database.read() as c:
-        columns = columns_of(table, told_values(experiment, c, len(table.arms)))
+        told = told_values(experiment, c, len(table.arms))
+    counting = values_of(experiment, table, experiment.context.now())  # with what silence counts as
+    columns = columns_of(table, {name: np.where(np.isnan(values), counting[name], values) for name, values in told.items()})
     try:
         if kind == ".csv":
             with place.open("w", newline="", encoding="utf-8") as file:

@@ -174,11 +174,7 @@ def _rewards(rewards: np.ndarray, fitted: np.ndarray | None, *, counts: bool) ->
         expected = "" if fitted is None else f" (model: {100 * np.mean(fitted == 0):.1f} %)"
         title = f"Rewards other than zero; {100 * zero:.1f} % are zero{expected}"
         rewards, fitted = rewards[rewards != 0], None if fitted is None else fitted[fitted != 0]
-    bins = (
-        np.arange(rewards.min() - 0.5, rewards.max() + 1.5)
-        if counts
-        else np.histogram_bin_edges(rewards, min(BINS, math.ceil(2 * math.sqrt(rewards.size))))
-    )
+    bins = np.arange(rewards.min() - 0.5, rewards.max() + 1.5) if counts else _bins(rewards)
     figure, [[axes]] = grid(1)
     axes.hist(rewards, bins=list(bins), density=True, color=GREY, alpha=0.45, label="observed")
     if fitted is not None and fitted.size:
@@ -192,6 +188,16 @@ def _rewards(rewards: np.ndarray, fitted: np.ndarray | None, *, counts: bool) ->
     axes.legend()
     settle(figure)
     return figure
+
+
+def _bins(rewards: np.ndarray) -> np.ndarray:
+    """Edges of equal bins; of one, where rewards differ by less than numbers of their size can be told apart."""
+    count = min(BINS, math.ceil(2 * math.sqrt(rewards.size)))
+    if np.ptp(rewards) <= 1e3 * count * np.spacing(np.abs(rewards).max()):
+        middle = float(rewards.mean())
+        half = 0.5 * max(1.0, 1e-6 * abs(middle))
+        return np.array([middle - half, middle + half])
+    return np.histogram_bin_edges(rewards, count)
 
 
 def _metrics(metrics: Sequence[Mapping[str, Any]], look: dict[str, Look]) -> Figure:
@@ -210,7 +216,7 @@ def _metrics(metrics: Sequence[Mapping[str, Any]], look: dict[str, Look]) -> Fig
             above = ("data", "axes fraction")
             axes.annotate("tolerated", (limit, 1), xycoords=above, ha="center", va="bottom", fontsize=8, color=GREY)
         axes.set_yticks(range(len(rows)), [arm["arm"] for arm in rows])
-        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=f"less {metric['control']} ({metric['better']} is better)")
+        axes.set(ylim=(len(rows) - 0.4, -0.6), xlabel=f"minus {metric['control']} ({metric['better']} is better)")
         axes.set_title(metric["metric"], pad=14)
         axes.grid(visible=False, axis="y")
     settle(figure)

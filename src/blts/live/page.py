@@ -65,7 +65,7 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
         report=report,
         as_of=_as_of(report),
         warnings=[*warnings(experiment.spec, {"misfit": report["misfit"]})],
-        alarms=[alarm for metric in report["metrics"] for alarm in metric["alarms"]],
+        alarms=[alarm for metric in report["metrics"] for alarm in metric["alarms"] if alarm not in report["recommendation"]],
         metrics=[_metric(metric) for metric in report["metrics"]],
         posterior=[_posterior(arm) for arm in arms],
         evidence=_evidence(report),

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import models, registry
+from .. import models, plugins, registry
 from .._module import from_json, require_part, to_json
 from ..agents import Agent, Belief, Perturb, Thompson
 from ..batching import Batching
@@ -155,9 +155,20 @@ def check_spread(part: Part) -> None:
     With its default of 1, rewards of another spread would be judged with the wrong certainty. Experiments that were stored with it
     are not checked, and go on.
     """
-    number, other = KNOWN_SPREAD.get(part.name or "", ("", ""))
-    if number and number not in part.options:
-        raise ConfigError(f"{part.name} needs the {number} of the rewards: give {number}=…, or take {other}, which learns it.")
+    if part.name is None:
+        return
+    built = single_model(part)
+    for name, (number, other) in KNOWN_SPREAD.items():
+        entry = registry.find("model", name)
+        unsaid = number not in part.options and getattr(built, number, None) == entry.options()[number]
+        if isinstance(built, entry.builder) and unsaid and not isinstance(_imported(part), models.Model):  # type: ignore[arg-type]
+            raise ConfigError(f"{part.name} needs the {number} of the rewards: give {number}=…, or take {other}, which learns it.")
+
+
+def _imported(part: Part) -> object:
+    """What an import path names; None for other names."""
+    name = part.name or ""
+    return plugins.imported("model", name, models.Model) if ":" in name else None
 
 
 def agent_named(name: str) -> tuple[str, dict[str, Any]]:
@@ -173,6 +184,10 @@ def agent_named(name: str) -> tuple[str, dict[str, Any]]:
         UnknownName: there is none.
     """
     name = SAMPLERS.get(name, name)
+    if ":" in name:  # what it names says which it is
+        with contextlib.suppress(ConfigError):
+            return "thompson", {"sampler": registry.find("sampler", name).name}
+        return registry.find("agent", name).name, {}
     with contextlib.suppress(UnknownName):
         return registry.find("agent", name).name, {}
     with contextlib.suppress(UnknownName):
@@ -180,10 +195,11 @@ def agent_named(name: str) -> tuple[str, dict[str, Any]]:
     raise UnknownName("agent or sampler", name, {*SAMPLERS, *registry.entries("agent"), *registry.entries("sampler")})
 
 
-def to_data(part: Part) -> dict[str, Any]:
-    """A part as JSON can hold it; of an object made of functions only how it looks."""
+def to_data(kind: str, part: Part) -> dict[str, Any]:
+    """A part as JSON can hold it; of an object made of functions, and of a model in a module of the user's, also how it looks."""
     if part.name is not None:
-        return {"name": part.name, "options": part.options}
+        data = {"name": part.name, "options": part.options}
+        return data | {"built": repr(single_model(part))} if kind == "model" and part.is_own else data
     try:
         return {"object": to_json(part.value)}
     except BltsError:
@@ -193,7 +209,10 @@ def to_data(part: Part) -> dict[str, Any]:
 def from_data(kind: str, data: dict[str, Any], given: object) -> Part:
     """The part that `to_data` wrote; `given` is the object where JSON could not hold it (`ConfigError` where it is another)."""
     if "name" in data:
-        return Part(data["name"], data["options"])
+        part = Part(data["name"], data["options"])
+        if "built" in data and (now := repr(single_model(part))) != data["built"]:
+            raise ConfigError(f"The {kind} {part.words} of this experiment was {data['built']}, and is {now} now; put it back.")
+        return part
     if "object" in data:
         return Part(None, {}, from_json(data["object"]))
     if given is None:

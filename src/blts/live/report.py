@@ -21,7 +21,7 @@ from .conclusions.words import number, rounded
 from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
 from .metrics import stopping
-from .status import allocation
+from .status import allocation, last_failings
 
 if TYPE_CHECKING:
     from .context import Policy
@@ -34,6 +34,10 @@ WHY = (
     "The naive mean is an arm's mean reward. After an adaptive allocation it is biased, mostly downwards: an arm whose first "
     "rewards were unlucky is played less, and keeps them. IPW and AIPW weight each reward by the probability of its decision, "
     "which undoes that; AIPW is the steadier of the two where rewards are far from zero."
+)
+NOT_ADAPTED = (
+    "All decisions had the same probabilities so far, so the naive means are not biased, and their intervals are the narrowest. "
+    "IPW and AIPW weight each reward by the probability of its decision, which is needed once these differ."
 )
 
 
@@ -48,11 +52,11 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     """
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
-        current = compared(experiment, c)
+        current, failings = compared(experiment, c), last_failings(experiment.context, c)
     spec, table = experiment.spec, table_of(experiment)
     table = dataclasses.replace(table, active=[k in current.active for k in range(len(table.labels))])
     known = counted(table, spec, experiment.context.now())
-    seen = _Seen(table, known, spec.cap)
+    seen = _Seen(table, known, spec.cap, binary=support_of_likelihood(current.built.model) == "binary")
     every = _data(table, known)
     data, model = every.of(current.active), _model(experiment, current, every)
     found = posterior(model, data.arms, data.rewards, rhat_limit=spec.rhat) if len(data.arms) else None
@@ -60,7 +64,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     entry = experiment.policy(row.version)
     settled = ~np.isin(known.status, ("cancelled", WAITING))
     ratio = estimates.sample_ratio(table.arms, table.p) if len(table.t) else None
-    gain = estimates.value_against_equal(*seen.arrays()) if seen.any else None
+    gain = estimates.value_against_equal(seen.arms, seen.rewards, seen.p) if seen.any else None
     control = spec.arms[0].label if spec.control is None else spec.control
     report = {
         "name": experiment.name,
@@ -73,7 +77,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "policy": row.version,
         "watermark": entry["watermark"],
         "chains": chains_in_words(entry["diagnostics"]) or None,
-        "last_refresh_failed": experiment.policy(row.versions)["failings"] or None,
+        "last_refresh_failed": failings or None,
         "paused": bool(row.paused),
         "burn_in": spec.burn_in,
         "cap": spec.cap,
@@ -107,7 +111,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
             "high": number(gain.high),
             "total": number(gain.total),
         },
-        "why_estimates_differ": WHY,
+        "why_estimates_differ": WHY if seen.adapted else NOT_ADAPTED,
     }
     report["evidence"] = _evidence(report["arms"], seen, current, found)
     report["winner"], report["recommendation"] = recommend(report)
@@ -116,16 +120,23 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         known = report["recommendation"].removeprefix("Keep on: ")
         report["recommendation"] = f"Stopped: {left}. What is known: {known}"
         report["policy_in_use"] = f"The experiment is stopped: {left}."
-    return report | stopping.concluded(experiment, table, report)
+    report |= stopping.concluded(experiment, table, report)
+    if row.stopped is not None:  # from now on
+        for arm in report["arms"]:
+            arm["active"] = arm["arm"] == row.stopped if row.stopped else arm["active"]
+            arm["allocation"] = float(arm["arm"] == row.stopped)
+    return report
 
 
 def compared(experiment: Experiment, c: sa.Connection) -> Policy:
     """The policy version whose arms are compared: that in use, or where an arm was promoted the one before."""
-    row, log = experiment.database.find(c, experiment.name), schema.audit
+    row, log, table = experiment.database.find(c, experiment.name), schema.audit, schema.policies
     if not row.stopped:
         return experiment.context.policy(c, row.version)
     detail = c.execute(sa.select(log.c.detail).where(log.c.experiment == experiment.id, log.c.what == "stop")).scalar_one()
-    return experiment.context.load(c, json.loads(detail)["version"] - 1)
+    promoted = json.loads(detail)["version"]
+    used = table.c.experiment == experiment.id, table.c.in_use == sa.true(), table.c.version < promoted
+    return experiment.context.load(c, c.execute(sa.select(sa.func.max(table.c.version)).where(*used)).scalar_one())
 
 
 def model_and_data(experiment: Experiment, table: DecisionTable, current: Policy) -> tuple[Model, Data]:
@@ -148,29 +159,26 @@ def _data(table: DecisionTable, known: Counted) -> Data:
 class _Seen:
     """The decisions whose reward counts, with capped rewards."""
 
-    def __init__(self, table: DecisionTable, known: Counted, cap: float | None):
+    def __init__(self, table: DecisionTable, known: Counted, cap: float | None, *, binary: bool):
         has = ~np.isnan(known.rewards)
         rewards = known.rewards[has]
+        self.n, self.any = int(has.sum()), bool(has.any())
         self.arms, self.rewards = table.arms[has], rewards if cap is None else np.minimum(rewards, cap)
-        self.p, self.batches = table.p[has], table.batches[has]
-        self.n, self.any, self.capped = int(has.sum()), bool(has.any()), cap is not None
+        self.p = table.p[has]
+        self.adapted = bool(self.any and (self.p != self.p[:1]).any())
+        """Whether not all decisions had the same probabilities."""
+        self.binary = binary and cap is None
+        """Whether rewards are 0 or 1, now and later."""
         K = len(table.labels)
         if self.any:
             self.estimates = {
-                "naive": estimates.naive(self.arms, self.rewards, K),
+                "naive": estimates.naive(self.arms, self.rewards, K, binary=self.binary),
                 "ipw": estimates.ipw(self.arms, self.rewards, self.p),
-                "aipw": estimates.aipw(*self.arrays()),
+                "aipw": estimates.aipw(self.arms, self.rewards, self.p),
             }
         else:
             nothing = estimates.Estimate(np.full(K, np.nan), np.full(K, np.nan))
             self.estimates = {"naive": nothing, "ipw": nothing, "aipw": nothing}
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        return self.arms, self.rewards, self.p, self.batches
-
-    def binary(self, current: Policy) -> bool:
-        """Whether rewards are 0 or 1, now and later."""
-        return support_of_likelihood(current.built.model) == "binary" and not self.capped
 
 
 def _arms(
@@ -180,11 +188,12 @@ def _arms(
     total = lambda which: np.bincount(table.arms[which], minlength=K).tolist()  # noqa: E731
     counts = {name: total(np.isin(known.status, kinds)) for name, kinds in KINDS.items()}
     units, rewards = total(slice(None)), np.bincount(seen.arms, minlength=K).tolist()
-    varied = rewards if seen.binary(current) else evidence.varied(seen.arms, seen.rewards, K).tolist()
+    varied = rewards if seen.binary else evidence.varied(seen.arms, seen.rewards, K).tolist()
     place = {k: i for i, k in enumerate(current.active)}
     law = allocation(current)
     base = next((i for i, k in enumerate(current.active) if table.labels[k] == control and rewards[k]), None)
     lift = [None] * len(current.active) if found is None or base is None else lifts(found, base)
+    alone = len(current.active) > 1 and sum(rewards[k] > 0 for k in current.active) == 1
     out = []
     for k, label in enumerate(table.labels):
         i = place.get(k)
@@ -194,6 +203,8 @@ def _arms(
         has = i is not None and rewards[k] > 0
         arm |= _posterior(found if has else None, i or 0)
         arm["note"] = None if rewards[k] else "no data yet"
+        if has and alone:  # the best of one says nothing
+            arm |= {"p_best": None, "expected_loss": None, "note": "no data of the others"}
         arm["lift"] = lift[i] if i is not None and has and i != base else None
         for name, estimate in seen.estimates.items():
             low, high = estimate.interval(LEVEL)
@@ -218,7 +229,7 @@ def _evidence(arms: list[dict[str, Any]], seen: _Seen, current: Policy, found: P
     """The evidence for the arm with the largest P(best) against every other active arm with data."""
     if found is None:
         return None
-    binary, K = seen.binary(current), len(arms)
+    binary, K = seen.binary, len(arms)
     best = np.full(K, -1.0)
     best[list(current.active)] = np.nan_to_num(found.shown.best, nan=-1.0)
     top = int(best.argmax())

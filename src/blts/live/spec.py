@@ -16,11 +16,10 @@ import jax.numpy as jnp
 from .. import models
 from ..agents import Agent
 from ..batching import Batching
-from ..declared import provides
 from ..diagnosis import RHAT_LIMIT
 from ..errors import BltsError, ConfigError, StoreError, shown
 from . import policy, priors
-from .checks import check_labels, check_support, metadata_as_json, outside
+from .checks import check_densities, check_labels, check_support, metadata_as_json, outside
 from .durations import seconds_of
 from .metrics import objective
 from .metrics.definition import Metric, metrics_of
@@ -182,7 +181,7 @@ class Spec:
         mine, theirs = json.loads(self.to_json()), json.loads(stored)
         if self.seed is None:
             mine["seed"] = theirs["seed"]
-        if "strict" not in theirs and mine["batching"] == to_data(self.batching) and set(self.batching.options) == {"first"}:
+        if "strict" not in theirs and self.batching.name is not None and set(self.batching.options) == {"first"}:
             mine["batching"]["options"] = {}  # a size of the first batch was not proposed then
         return [name for name, value in theirs.items() if mine.get(name) != value]
 
@@ -205,6 +204,8 @@ class Spec:
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
         check_support(built.model)
+        if self.model.is_own:
+            check_densities(built.model)
         objective.check(self, built.model)
         if self.default_reward is not None:
             sentence = outside(built.model, self.default_reward)
@@ -225,7 +226,7 @@ class Spec:
     def _check_counts(self) -> None:
         """Objects that say a number of arms say this one; later, arms may come and go."""
         said = {
-            "model": models.arm_count(self.model.value) if provides(self.model.value, models.Model) else None,
+            "model": models.arm_count(single_model(self.model)) if self.model.is_own else None,
             "sampler": self.sampler.value.actions if isinstance(self.sampler.value, Agent) else None,
         }
         for name, count in said.items():
@@ -260,7 +261,7 @@ class Spec:
         data = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         data["arms"] = [{name: value for name, value in arm._asdict().items() if value or name == "label"} for arm in self.arms]
         for name in ("model", "sampler", "batching"):
-            data[name] = to_data(getattr(self, name))
+            data[name] = to_data(name, getattr(self, name))
         data["prior"] = None if self.prior is None else self.prior._asdict()
         data["metrics"] = [metric._asdict() for metric in self.metrics]
         data["stop"] = None if self.stop is None else self.stop._asdict()

@@ -12,6 +12,7 @@ from ..errors import ConfigError, whole
 from . import entries, policy, priors, schema
 from .checks import check_reason
 from .learning import chains_in_words
+from .metrics.definition import control_of
 
 if TYPE_CHECKING:
     from .context import Context, Policy
@@ -23,7 +24,7 @@ def status(ctx: Context) -> dict[str, Any]:
         row = ctx.row(c)
         current = ctx.policy(c, row.version)
         entry = entries.policy_row(c, ctx.id, row.version)
-        last = entry if row.versions == row.version else entries.policy_row(c, ctx.id, row.versions)
+        failings = last_failings(ctx, c)
     return {
         "name": ctx.name,
         "paused": bool(row.paused),
@@ -43,7 +44,7 @@ def status(ctx: Context) -> dict[str, Any]:
         "allocation": dict(zip(current.labels, allocation(current).tolist(), strict=True))
         if policy.is_fixed(current.built.agent)
         else None,
-        "last_refresh_failed": None if last.in_use else json.loads(last.failings),
+        "last_refresh_failed": failings or None,
         "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
         "warnings": warnings(ctx.spec, json.loads(entry.about)),
         "model": ctx.spec.model.words,
@@ -52,26 +53,29 @@ def status(ctx: Context) -> dict[str, Any]:
         "batching": ctx.spec.batching.words,
         "seed": ctx.spec.seed,
         "floor": ctx.spec.floor,
-        "control": ctx.spec.control,
+        "control": control_of(ctx.spec),
         "control_share": ctx.spec.control_share,
         "burn_in": ctx.spec.burn_in,
         "window": ctx.spec.window,
+        "default_reward": ctx.spec.default_reward,
         "learn": ctx.spec.learn,
         "exposure": ctx.spec.exposure,
         "strict": ctx.spec.strict,
+        "metrics": [metric.name for metric in ctx.spec.metrics],
+        "stopping_rule": None if ctx.spec.stop is None else {k: v for k, v in ctx.spec.stop._asdict().items() if v is not None},
         "created_at": row.created_at,
         "refreshed_at": entry.at,
     }
 
 
-def prior_in_words(ctx: Context, current: Policy) -> str | None:
-    """What is believed of an arm without rewards; None where a model has no words for it."""
+def prior_in_words(ctx: Context, current: Policy) -> str:
+    """What is believed of an arm without rewards."""
     said = ctx.spec.prior
     if said is not None and said.learned and not current.prior:
         return "learned from the rewards of all arms, once there are some; until then all arms are equal"
     numbers = current.prior if said is None else said.numbers | current.prior
     words = priors.in_words(priors.with_numbers(ctx.single_model, numbers))
-    return (f"learned from all arms: {words}" if said is not None and said.learned else words) or None
+    return (f"learned from all arms: {words}" if said is not None and said.learned else words) or "that of its class"
 
 
 def warnings(spec: Spec, about: dict[str, Any]) -> list[str]:
@@ -118,6 +122,14 @@ def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
     }
 
 
+def last_failings(ctx: Context, c: sa.Connection) -> list[str]:
+    """Why the last refresh is not in use; empty where it is, or there was none. Arms may have come and gone since."""
+    table = schema.policies
+    mine = table.c.experiment == ctx.id, table.c.kind == "refresh"
+    last = c.execute(sa.select(table.c.in_use, table.c.failings).where(*mine).order_by(table.c.version.desc()).limit(1)).first()
+    return [] if last is None or last.in_use else json.loads(last.failings)
+
+
 def audit(ctx: Context) -> list[dict[str, Any]]:
     table = schema.audit
     with ctx.database.read() as c:
@@ -129,8 +141,8 @@ def set_paused(ctx: Context, paused: bool, reason: str) -> None:
     check_reason(reason)
     with ctx.database.write() as c:
         row = ctx.row(c, lock=True)
-        if bool(row.paused) == paused:
-            return
         if row.stopped is not None:
             raise ConfigError(f"The experiment {ctx.name!r} is stopped; create another one.")
+        if bool(row.paused) == paused:
+            return
         entries.Change(ctx, c, row).finish("pause" if paused else "resume", {"reason": reason}, paused=paused)

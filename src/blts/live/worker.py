@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from ..errors import BltsError, ConfigError
+from ..errors import BltsError, ConfigError, type_and_message
 from . import reports, schema
 from .database import Database
 from .experiment import Experiment
@@ -57,7 +58,10 @@ class Worker:
         self._opened: dict[str, Experiment] = {}
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Give the connections back, and the leases, so that the next worker need not wait for their ends."""
+        table = schema.leases
+        with contextlib.suppress(BltsError), self.database.write() as c:
+            c.execute(sa.delete(table).where(table.c.holder == self.holder))
         for experiment in self._opened.values():
             experiment.close()
         self.database.close()
@@ -99,6 +103,8 @@ class Worker:
             did = (*said, *stopping.act(experiment))
         except BltsError as error:  # one experiment's trouble is not that of the others
             return Done(name, None, str(error))
+        except Exception as error:  # nor is what its model, a user's own, may raise
+            return Done(name, None, f"It cannot be looked after ({type_and_message(error)}).")
         new = refreshed if refreshed is not None and refreshed.refreshed else None
         return Done(name, new, None, did) if new is not None or did else None
 

@@ -67,6 +67,10 @@ def stack(model: M, arms: int) -> M:
     whole(f"{type(model).__name__}: arms", arms)
     if have is not None and have != arms:
         raise ConfigError(f"{type(model).__name__} describes {have} arms where {arms} are needed; give one value or {arms} values.")
+    if not jax.tree.leaves(model):
+        raise ConfigError(
+            f"{type(model).__name__} has no number of its own, and every arm needs one; give it a field, such as sd: float = 1.0."
+        )
     repeated = {name: value if np.ndim(value) > ndim else _repeat(value, arms) for name, ndim, value in numbers_of(model)}
     changes = {}
     for field in dataclasses.fields(model):  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .base import DIFFERS, AsJson, Db, Name, app, opened
-from .output import cell, interval, moment, percent, print_json, say, show_table
+from .output import cell, in_words, interval, moment, percent, print_json, say, show_table
 
 LONGEST = 300  # characters of an audit entry that are shown
 
@@ -26,9 +26,11 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
         found[key] = moment(found[key])
-    from ...live.durations import in_words
+    from ...live import durations
 
-    found["window"] = None if found["window"] is None else in_words(found["window"])
+    found["window"] = None if found["window"] is None else durations.in_words(found["window"])
+    found["metrics"] = ", ".join(found["metrics"]) or None
+    found["stopping_rule"] = ", ".join(f"{key} {value}" for key, value in (found["stopping_rule"] or {}).items()) or None
     found["warnings"] = " ".join(found["warnings"]) or None
     labels = {
         "entries": "rewards recorded, with corrections",
@@ -66,14 +68,16 @@ def report(
         write(experiment, found, html)
     if as_json:
         print_json(found)
-    else:
-        _show(found)
+        return
+    _show(found)
+    written = [*found.get("figures", []), *([str(html)] if html is not None else [])]
+    if written:
+        say(f"\nWritten: {', '.join(written)}")
 
 
 def _show(found: dict[str, Any]) -> None:
-    title = (
-        f"{found['name']}: {found['decisions']} decisions, policy version {found['policy']}, cap on rewards {cell(found['cap'])}"
-    )
+    cap = "" if found["cap"] is None else f", cap on rewards {found['cap']:g}"
+    title = f"{found['name']}: {in_words(found['decisions'], 'decision')}, policy version {found['policy']}{cap}"
     show_table(
         title,
         ["arm", "units", "pending", "observed", "defaulted", "missing", "cancelled", "allocation"],
@@ -106,8 +110,10 @@ def _show(found: dict[str, Any]) -> None:
     say("\n" + "\n".join(_notes(found)))
     show_metrics(found)
     ratio, gain = found["sample_ratio"], found["value_against_equal"]
-    lines = [f"windows that passed in silence: {percent(found['missing_feedback_rate'])}; {found['pending']} decisions are pending"]
-    if ratio:
+    silent = found["missing_feedback_rate"]
+    passed = f"; {percent(silent)} of the others passed in silence" if silent else ""
+    lines = [f"{in_words(found['pending'], 'decision')} without a reward{passed}"]
+    if ratio and ratio["p_value"] is not None:
         lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
     if gain and gain["per_unit"] is not None:
         lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit")
@@ -119,7 +125,7 @@ def _show(found: dict[str, Any]) -> None:
     say("\n" + found["why_estimates_differ"])
     if found["outside_theory"]:
         say(found["outside_theory"])
-    alarms = [alarm for metric in found["metrics"] for alarm in metric["alarms"]]
+    alarms = [alarm for metric in found["metrics"] for alarm in metric["alarms"] if alarm not in found["recommendation"]]
     say("\n" + "\n".join([*_alarms(alarms), found["recommendation"]]))
 
 
@@ -129,14 +135,17 @@ def _alarms(alarms: list[str]) -> list[str]:
 
 def show_metrics(found: dict[str, Any]) -> None:
     """Print the metrics of a report, one table each."""
+    from ...live.conclusions.words import probability
+
     for metric in found["metrics"]:
         about = f"{metric['role']}, {metric['better']} is better, margin {metric['margin']}, {metric['model']}"
         rows = []
         for arm in metric["arms"]:
             gap = arm["difference"] or {"value": None, "low": None, "high": None}
             mean = interval(arm["mean"], arm["low"], arm["high"])
-            rows.append([arm["arm"], arm["n"], mean, interval(gap["value"], gap["low"], gap["high"]), arm["p_worse"]])
-        columns = ["arm", "units", "mean", f"less {metric['control']}", "P(worse)"]
+            worse = None if arm["p_worse"] is None else probability(arm["p_worse"])
+            rows.append([arm["arm"], arm["n"], mean, interval(gap["value"], gap["low"], gap["high"]), worse])
+        columns = ["arm", "units", "mean", f"minus {metric['control']}", "P(worse)"]
         show_table(f"\n{metric['metric']} ({about}), 95 % intervals", columns, rows)
     if found["metrics"]:
         say("\n" + found["why_metrics"])

@@ -105,10 +105,13 @@ def tell(
 def _told(experiment: Experiment, groups: dict[str | None, list[Any]], request_id: str | None) -> Told:
     """Tell the rows of each metric in a transaction of its own, and add up what became of them."""
     from ...live.metrics.definition import metric_named
+    from ...live.metrics.objective import refuse_rewards
 
-    for metric in groups:
-        if metric is not None:
-            metric_named(experiment.spec, metric)  # refused before anything is written
+    for metric in groups:  # refused before anything is written
+        if metric is None:
+            refuse_rewards(experiment.spec)
+        else:
+            metric_named(experiment.spec, metric)
     several = len(groups) > 1
     answers = [
         experiment.tell(rows, f"{request_id}:{metric}" if several and request_id and metric else request_id, metric=metric)
@@ -117,7 +120,8 @@ def _told(experiment: Experiment, groups: dict[str | None, list[Any]], request_i
     outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
     sums = {outcome: sum(getattr(one, outcome) for one in answers) for outcome in outcomes}
     ids = {outcome: some for outcome in outcomes if (some := [i for one in answers for i in one.ids.get(outcome, [])])}
-    return answers[-1]._replace(ids=ids, **sums)
+    loud = tuple(dict.fromkeys(warning for one in answers for warning in one.warnings))
+    return answers[-1]._replace(ids=ids, warnings=loud, **sums)
 
 
 @app.command("tell-aggregate")

@@ -47,24 +47,28 @@ class Estimate(NamedTuple):
             Lower and upper limits; NaN where the interval is refused (`why`).
         """
         c0, c1, c2 = (np.square(self.se), 0.0, 0.0) if self.variance is None else self.variance
-        z2 = np.square(stats.t.ppf(0.5 + 0.5 * level, self.df))
-        a, b, c = 1.0 - z2 * c2, self.value + 0.5 * z2 * c1, np.square(self.value) - z2 * c0
-        root = np.sqrt(np.maximum(b * b - a * c, 0.0))
-        low, high = np.clip((b - root) / a, *self.limits), np.clip((b + root) / a, *self.limits)
+        z2, x = np.square(stats.t.ppf(0.5 + 0.5 * level, self.df)), self.value
+        # The roots' distances from x, so that a mean far above its standard error loses no digits.
+        a, b = 1.0 - z2 * c2, z2 * (0.5 * c1 + c2 * x)
+        root = np.sqrt(np.maximum(b * b + a * z2 * (c0 + c1 * x + c2 * x * x), 0.0))
+        low, high = np.clip(x + (b - root) / a, *self.limits), np.clip(x + (b + root) / a, *self.limits)
         refused = np.array([bool(why) for why in self.why]) if self.why else np.zeros(np.shape(self.value), bool)
         return np.where(refused, np.nan, low), np.where(refused, np.nan, high)
 
 
-def naive(arms: np.ndarray, rewards: np.ndarray, K: int) -> Estimate:
-    """Each arm's mean reward, as if nothing had been adaptive, with a Student interval, or Wilson's for rewards 0 or 1."""
+def naive(arms: np.ndarray, rewards: np.ndarray, K: int, *, binary: bool = False) -> Estimate:
+    """Each arm's mean reward, as if nothing had been adaptive, with a Student interval, or Wilson's where rewards are 0 or 1."""
     n = np.bincount(arms, minlength=K).astype(float)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.bincount(arms, rewards, K) / n
         square = np.bincount(arms, (rewards - mean[arms]) ** 2, K)
         se = np.sqrt(square / (n - 1) / n)
-        if np.isin(rewards, (0.0, 1.0)).all() and rewards.any():
+        if binary:
             return Estimate(mean, se, (np.zeros(K), 1.0 / n, -1.0 / n), limits=(0.0, 1.0))
-    why = ["its rewards are all equal, and say nothing of their spread" if equal else "" for equal in square == 0]
+    highest, lowest = np.full(K, -np.inf), np.full(K, np.inf)
+    np.maximum.at(highest, arms, rewards)
+    np.minimum.at(lowest, arms, rewards)
+    why = ["its rewards are all equal, and say nothing of their spread" if equal else "" for equal in highest <= lowest]
     return Estimate(mean, se, df=np.maximum(n - 1, 1.0), why=tuple(why))
 
 
@@ -84,32 +88,31 @@ def ipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
     return _weighted(arms, rewards, p, np.zeros_like(p))
 
 
-def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, batches: np.ndarray) -> Estimate:
-    """Augmented IPW: the mean of m_t(a) + 1[A_t = a] (r_t - m_t(a)) / p_t(a), with m_t(a) the mean of arm a in earlier batches.
+def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
+    """Augmented IPW: the mean of m_t(a) + 1[A_t = a] (r_t - m_t(a)) / p_t(a), with m_t(a) the mean of arm a's earlier rewards.
 
-    m depends on what came before the batch alone, so every term is unbiased whatever m is, and the better m is, the
-    smaller the variance. (Weights √p_t(a), as in Hadad et al. 2021, make narrower intervals, and were biased at a
-    thousand decisions; DESIGN.md has the numbers.)
+    m depends on earlier decisions alone, so every term is unbiased whatever m is, and the better m is, the smaller the variance.
+    The first decision, before which nothing is known, is left out: far from zero it would be most of the variance. (Weights
+    √p_t(a), as in Hadad et al. 2021, make narrower intervals, and were biased at a thousand decisions; DESIGN.md has the numbers.)
 
     Args:
         arms: of T decisions.
         rewards: of these decisions.
         p: their propensities, [T, arms].
-        batches: the number of each decision's batch.
 
     Returns:
         As `ipw` does.
     """
-    return _weighted(arms, rewards, p, earlier_means(arms, rewards, batches, p.shape[1]))
+    return _weighted(arms[1:], rewards[1:], p[1:], earlier_means(arms, rewards, p.shape[1])[1:])
 
 
 def _augmented(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, m: np.ndarray) -> np.ndarray:
     """The terms of AIPW with predictions m, one for every decision and arm."""
-    return m + np.where(_played(arms, p), rewards[:, None] - m, 0.0) / np.where(p > 0, p, 1.0)
+    return m + _one_hot(arms, p.shape[1]) * (rewards[:, None] - m) / np.where(p > 0, p, 1.0)
 
 
-def _played(arms: np.ndarray, p: np.ndarray) -> np.ndarray:
-    return arms[:, None] == np.arange(p.shape[1])
+def _one_hot(arms: np.ndarray, K: int) -> np.ndarray:
+    return (arms[:, None] == np.arange(K)).astype(float)
 
 
 def _weighted(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, m: np.ndarray) -> Estimate:
@@ -194,14 +197,13 @@ def _why(blind: bool, tied: bool, payments: float, df: float) -> str:
     return ""
 
 
-def earlier_means(arms: np.ndarray, rewards: np.ndarray, batches: np.ndarray, K: int) -> np.ndarray:
-    """For every decision and arm, the mean of the arm's rewards in batches before the decision's; 0 where there are none."""
-    numbers, which = np.unique(batches, return_inverse=True)
-    count, total = np.zeros((len(numbers) + 1, K)), np.zeros((len(numbers) + 1, K))
-    np.add.at(count, (which + 1, arms), 1.0)
-    np.add.at(total, (which + 1, arms), rewards)
-    before_count, before = count.cumsum(0)[:-1], total.cumsum(0)[:-1]
-    return np.divide(before, before_count, out=np.zeros_like(before), where=before_count > 0)[which]
+def earlier_means(arms: np.ndarray, rewards: np.ndarray, K: int) -> np.ndarray:
+    """For every decision and arm, the mean of the arm's rewards before it; where it has none that of all arms, and then 0."""
+    played = _one_hot(arms, K)
+    count, total = np.cumsum(played, 0) - played, np.cumsum(played * rewards[:, None], 0) - played * rewards[:, None]
+    all_count, all_total = count.sum(1, keepdims=True), total.sum(1, keepdims=True)
+    anyone = np.divide(all_total, all_count, out=np.zeros_like(all_total), where=all_count > 0)
+    return np.divide(total, count, out=np.repeat(anyone, K, 1), where=count > 0)
 
 
 def is_randomised(p: np.ndarray) -> np.ndarray:
@@ -288,7 +290,7 @@ class Gain(NamedTuple):
     high: float = np.nan
 
 
-def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, batches: np.ndarray, level: float = 0.95) -> Gain:
+def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, level: float = 0.95) -> Gain:
     """What the allocation earned a unit more than equal shares of the arms that could be played would have.
 
     The mean over decisions of r_t - mean_a of its augmented term, which less the truth is a martingale difference. Where the
@@ -299,7 +301,6 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, ba
         arms: of T decisions.
         rewards: of these decisions.
         p: their propensities, [T, arms].
-        batches: the number of each decision's batch.
         level: of the interval.
 
     Returns:
@@ -308,14 +309,14 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, ba
     T, there = len(arms), p > 0
     if T < 2:
         return Gain(np.nan, np.nan, np.nan)
-    m, K = earlier_means(arms, rewards, batches, p.shape[1]), np.maximum(there.sum(1, keepdims=True), 1)
+    m, K = earlier_means(arms, rewards, p.shape[1]), np.maximum(there.sum(1, keepdims=True), 1)
     terms = rewards - (np.where(there, _augmented(arms, rewards, p, m), 0.0) / K).sum(1)
     # Propensities are single precision: where all arms had the same, what is left is rounding.
     terms = np.where(np.abs(terms) <= 1e-6 * np.abs(rewards), 0.0, terms)
     value, se = terms.mean(), terms.std(ddof=1) / np.sqrt(T)
     squares = np.square(terms - value)
     noise = _noise(squares.sum(), np.square(squares).sum(), T)
-    own, ratio = aipw(arms, rewards, p, batches), _ratio(arms, rewards, p)[0]
+    own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, p)[0]
     if not np.isfinite(ratio).all():
         z = stats.t.ppf(0.5 + 0.5 * level, 2.0 / noise**2) if noise > 0 else stats.norm.ppf(0.5 + 0.5 * level)
         return Gain(float(value), float(se), float(terms.sum()), float(value - z * se), float(value + z * se))

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from ... import registry
 from ...errors import ConfigError, UnknownName
-from ...models import Bernoulli, Model, Poisson
+from ...models import Bernoulli, Model, Poisson, arm_count
 from .. import ledger, schema
 from ..checks import check_support, check_text, outside
 from ..conclusions import estimates
@@ -94,6 +94,8 @@ class Metric(NamedTuple):
         except UnknownName:
             raise UnknownName("model", self.model, {*MODELS, *registry.entries("model")}) from None
         model = self.built
+        if arm_count(model) is not None:
+            raise ConfigError(f"{what} has a model with numbers for each arm; take one that is the same for all.")
         check_support(model)
         self._check_margin(what, model)
         if self.window is not None and not (_is_number(self.window) and self.window >= 0):
@@ -309,18 +311,18 @@ def _arm(data: _Data, k: int, base: int, comparisons: int) -> dict[str, Any]:
     """What is known of an arm, and how it compares with the control, which is arm `base`."""
     mine, metric = data.of(k), data.metric
     out: dict[str, Any] = {"arm": data.labels[k], "n": len(mine)}
-    naive = estimates.naive(np.zeros(len(mine), int), mine, 1)
+    naive = estimates.naive(np.zeros(len(mine), int), mine, 1, binary=data.model.support == "binary")
     out |= {name: number(x.item()) for name, x in zip(("mean", "low", "high"), (naive.value, *naive.interval(LEVEL)), strict=True)}
     out |= {"difference": None, "p_worse": None, "evidence": None, "alarm": None}
     fewest = min(len(mine), len(data.of(base)))
     if k == base or fewest < 2:
         return out
     gap = data.sums((k, base), guardrails.Question(-1.0))
-    if gap.weight > 0:
+    if gap.weight > 0 and gap.variance > 0:
         value, half = float(gap.loss), float(Z * gap.se)
         out["difference"] = {"value": value, "low": value - half, "high": value + half}
     p, log_evidence = data.probability_worse(k, base), float(data.sums((k, base), metric.question).log_evidence())
-    out |= {"p_worse": p, "evidence": math.exp(min(log_evidence, 700.0))}
+    out |= {"p_worse": number(p), "evidence": math.exp(min(log_evidence, 700.0))}
     if metric.role == "guardrail" and fewest >= FEWEST and p >= ALARM and log_evidence >= math.log(comparisons / ERROR):
         more = f" by more than {metric.margin}" if metric.margin else ""
         worse = f"{data.labels[k]!r} is likely worse on {metric.name} than {data.labels[base]!r}{more}"

@@ -132,13 +132,15 @@ def terms(arms: np.ndarray, values: np.ndarray, p: np.ndarray, pair: tuple[int, 
     is_a, is_b = arms == a, arms == b
     both = p[:, a] + p[:, b]
     share = np.divide(p[:, b], both, out=np.zeros_like(both), where=both > 0)  # of b: the weight of the control's values
-    weight = p[:, a] * share
-    any_mean = _mean_before(is_a | is_b, values, np.zeros(len(values)))
+    either = is_a | is_b
+    # Decisions before the first value are left out: nothing predicts theirs, which would drown those of a metric far from zero.
+    weight = np.where(np.cumsum(either) > either, p[:, a] * share, 0.0)
+    any_mean = _mean_before(either, values, np.zeros(len(values)))
     m_a, m_b = _mean_before(is_a, values, any_mean), _mean_before(is_b, values, any_mean)
     control = weight * m_a + is_a * (values - m_a) * share
     mine = weight * m_b + is_b * (values - m_b) * (1 - share)
     term = np.where(weight > 0, question.sign * (question.scale * control - mine) - weight * question.margin, 0.0)
-    unit = (is_a | is_b).astype(float)
+    unit = either.astype(float)
     return Terms(term, weight, values * unit, unit)
 
 
@@ -162,12 +164,14 @@ def probability_worse(support: str, prior: tuple[float, float], mine: np.ndarray
         q: what worse means.
 
     Returns:
-        The probability, from `DRAWS` draws with a fixed seed; NaN where an arm has fewer than two values.
+        The probability, from `DRAWS` draws with a fixed seed; NaN where an arm has fewer than two values, or only equal ones that
+        say nothing of their spread.
     """
     if min(len(mine), len(control)) < 2:
         return float("nan")
     rng = np.random.default_rng(0)
-    return float((q.loss(_means(rng, support, prior, mine), _means(rng, support, prior, control)) > 0).mean())
+    loss = q.loss(_means(rng, support, prior, mine), _means(rng, support, prior, control))
+    return float("nan") if np.isnan(loss).any() else float((loss > 0).mean())
 
 
 def _means(rng: np.random.Generator, support: str, prior: tuple[float, float], values: np.ndarray) -> np.ndarray:
@@ -176,4 +180,6 @@ def _means(rng: np.random.Generator, support: str, prior: tuple[float, float], v
         return rng.beta(prior[0] + total, prior[1] + n - total, DRAWS)
     if support == "count":
         return rng.gamma(prior[0] + total, 1 / (prior[1] + n), DRAWS)
+    if np.ptp(values) == 0:
+        return np.full(DRAWS, np.nan)
     return values.mean() + values.std(ddof=1) / np.sqrt(n) * rng.standard_t(n - 1, DRAWS)

@@ -115,10 +115,13 @@ def _sorted(
     """The places of rejected rows by outcome, and accepted values by decision."""
     mine = numbers_of(rows, decisions)
     stands, accepted = standing(c, ctx.id, metric, mine), {}
+    cancelled = {t for t, last in (ledger.standings(c, ctx.id, list(mine)) if mine else {}).items() if last.kind == "cancelled"}
 
     def judge(t: int, value: float) -> str | None:
         if t in stands:
             return "duplicate" if stands[t] == value else "conflict"
+        if t in cancelled:
+            return "conflict"
         accepted[t] = stands[t] = value
         return None
 
