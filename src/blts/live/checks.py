@@ -87,7 +87,8 @@ def check_densities(model: Model) -> None:
         if not provides(model, name):
             continue
         try:
-            found = jax.eval_shape(density, model, jax.ShapeDtypeStruct((model.dim,), float), jax.ShapeDtypeStruct((), float))
+            numbers = (jax.ShapeDtypeStruct(shape, jnp.result_type(float)) for shape in ((model.dim,), ()))
+            found = jax.eval_shape(density, model, *numbers)
         except BltsError:
             raise
         except Exception as error:  # whatever a user's model does

@@ -355,6 +355,6 @@ def require_model(owner: str, model: Any) -> None:
         raise ConfigError(f"{owner}: {shape}; override both or neither.")
     if not model.contextual:
         mean = lambda model, theta: jnp.asarray(first_arm(model).mean_reward(theta, (), jnp.asarray(0)))  # noqa: E731
-        shape = jax.eval_shape(mean, model, jax.ShapeDtypeStruct(drawn, float)).shape
+        shape = jax.eval_shape(mean, model, jax.ShapeDtypeStruct(drawn, jnp.result_type(float))).shape
         if shape != ():
             raise ConfigError(f"{owner}: mean_reward of {type(model).__name__} has the shape {shape}; it must return one number.")
