@@ -159,9 +159,9 @@ def test_killed_processes_lose_and_double_nothing(url, undisturbed):
 
 @pytest.mark.slow
 def test_hundreds_of_killed_processes(url, undisturbed, tmp_path):
-    """Experiment after experiment until 200 processes were killed between two of their requests."""
+    """Experiment after experiment until 100 processes were killed between two of their requests."""
     inside, seed = 0, 100
-    while inside < 200:
+    while inside < 100:
         if url.startswith("sqlite"):
             place = f"sqlite:///{tmp_path / f'{seed}.db'}"
         else:
