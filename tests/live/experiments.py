@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pathlib
+import sys
 import warnings
+from collections.abc import Iterator
 
 from blts import _random
 from blts.agents import Perturb
@@ -61,3 +64,11 @@ def log_likelihood(theta, reward):
 
 def prior_draw(key):
     return _random.normal(key, (1,))
+
+
+def written_module(folder: pathlib.Path, text: str) -> Iterator[str]:
+    """Write a module into the current folder; its name, which is its own because modules stay imported. For fixtures."""
+    name = f"own_{abs(hash(str(folder))) % 10**8}"
+    (folder / f"{name}.py").write_text(text)
+    yield name
+    sys.modules.pop(name, None)

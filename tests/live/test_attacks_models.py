@@ -18,7 +18,7 @@ from blts.live.durations import in_words
 from blts.live.figures import draw
 from blts.live.metrics import guardrails
 from blts.live.worker import Worker
-from experiments import Hand
+from experiments import Hand, written_module
 from test_live_cli import folder, run  # noqa: F401
 
 MODELS = """
@@ -66,6 +66,7 @@ class Plain(Gaussian):
 
 LATER = []
 thing = Bernoulli(a=1.0, b=1.0)
+each = Gaussian(sd=[1.0, 2.0])
 three = Gaussian(prior_mean=[0.0, 5.0, 100.0], prior_sd=1.0, sd=2.0)
 two = Bernoulli(a=[1.0, 2.0], b=[1.0, 1.0])
 """
@@ -73,11 +74,7 @@ two = Bernoulli(a=[1.0, 2.0], b=[1.0, 1.0])
 
 @pytest.fixture
 def mine(folder):  # noqa: F811
-    """A module of the user's, under a name of its own because modules stay imported."""
-    name = f"attacked_{abs(hash(str(folder))) % 10**8}"
-    (folder / f"{name}.py").write_text(MODELS)
-    yield name
-    sys.modules.pop(name, None)
+    yield from written_module(folder, MODELS)
 
 
 # Stopped experiments
@@ -144,6 +141,7 @@ def test_a_model_by_path_is_checked_like_an_object(mine):
     with pytest.raises(ConfigError, match="needs the sd"):
         Experiment.create("sqlite://", "p", ["A", "B"], f"{mine}:Plain")
     assert Spec.of(["A", "B"], {"name": f"{mine}:Plain", "sd": 2.0}).model.options == {"sd": 2.0}
+    assert Spec.of(["A", "B"], f"{mine}:each").model.options == {}
 
 
 # Metrics and intervals

@@ -12,6 +12,7 @@ from blts.registry import build, find
 from blts.studies import Study
 from blts.studies.planning import plan
 from blts.studies.provenance import version_for
+from experiments import written_module
 from test_live_cli import folder, run  # noqa: F401
 
 MODELS = '''
@@ -32,11 +33,7 @@ def made():
 
 @pytest.fixture
 def module(folder):  # noqa: F811
-    """A file with models in the current folder, under a name of its own because modules stay imported."""
-    name = f"models_{folder.name.replace('-', '_')}_{abs(hash(str(folder))) % 10**8}"
-    (folder / f"{name}.py").write_text(MODELS)
-    yield name
-    sys.modules.pop(name, None)
+    yield from written_module(folder, MODELS)
 
 
 def test_an_experiment_with_a_model_of_ones_own(module):

@@ -372,7 +372,7 @@ def test_neither_the_control_nor_without_pause(tmp_path):
     clock, rng = Hand(), np.random.default_rng(0)
     experiment, worker = shop(tmp_path, clock), Worker(tmp_path / "blts.db", clock=clock)
     played(experiment, clock, {"A": 0.5, "B": 0.1, "C": 0.1}, rng)
-    other = shop(tmp_path, clock, name="other", metrics=[REFUNDS])
+    other = shop(tmp_path, clock, name="other", metrics=[REFUNDS], stop={"units": 10})
     played(other, clock, {"A": 0.1, "B": 0.5, "C": 0.1}, rng)
     worker.once()
     worker.close()
@@ -380,7 +380,9 @@ def test_neither_the_control_nor_without_pause(tmp_path):
     assert experiment.status()["alarms"] == []
     assert other.status()["active"] == ["A", "B", "C"]
     assert "'B' is likely worse" in other.status()["alarms"][0]
-    assert other.report()["recommendation"].startswith("Look at the guardrails first: 'B' is likely worse")
+    said = other.report()["recommendation"]
+    assert said.startswith("Look at the guardrails first: 'B' is likely worse")
+    assert "Stop: the budget of 10 units is spent" in said
 
 
 def test_alarms_share_their_error_between_guardrails_and_arms(tmp_path, monkeypatch):

@@ -160,8 +160,10 @@ def check_spread(part: Part) -> None:
     built = single_model(part)
     for name, (number, other) in KNOWN_SPREAD.items():
         entry = registry.find("model", name)
-        unsaid = number not in part.options and getattr(built, number, None) == entry.options()[number]
-        if isinstance(built, entry.builder) and unsaid and not isinstance(_imported(part), models.Model):  # type: ignore[arg-type]
+        if not isinstance(built, entry.builder):  # type: ignore[arg-type]
+            continue
+        unsaid = number not in part.options and np.array_equal(getattr(built, number), entry.options()[number])
+        if unsaid and not isinstance(_imported(part), models.Model):
             raise ConfigError(f"{part.name} needs the {number} of the rewards: give {number}=…, or take {other}, which learns it.")
 
 

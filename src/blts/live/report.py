@@ -117,8 +117,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     report["winner"], report["recommendation"] = recommend(report)
     if row.stopped is not None:
         left = f"every new decision is {row.stopped!r}" if row.stopped else "there are no more decisions"
-        known = report["recommendation"].removeprefix("Keep on: ")
-        report["recommendation"] = f"Stopped: {left}. What is known: {known}"
+        sentence = report["recommendation"].removeprefix("Keep on: ")
+        report["recommendation"] = f"Stopped: {left}. What is known: {sentence}"
         report["policy_in_use"] = f"The experiment is stopped: {left}."
     report |= stopping.concluded(experiment, table, report)
     if row.stopped is not None:  # from now on

@@ -17,6 +17,8 @@ LONGEST = 300  # characters of an audit entry that are shown
 @app.command()
 def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     """Show where an experiment stands."""
+    from ...live import durations
+
     found = opened(db, name).status()
     if as_json:
         print_json(found)
@@ -26,8 +28,6 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
         found[key] = moment(found[key])
-    from ...live import durations
-
     found["window"] = None if found["window"] is None else durations.in_words(found["window"])
     found["metrics"] = ", ".join(found["metrics"]) or None
     found["stopping_rule"] = ", ".join(f"{key} {value}" for key, value in (found["stopping_rule"] or {}).items()) or None

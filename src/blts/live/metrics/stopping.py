@@ -222,7 +222,8 @@ def concluded(experiment: Experiment, table: DecisionTable, report: Mapping[str,
     active = {arm["arm"] for arm in report["arms"] if arm["active"]}
     alarms = [arm["alarm"] for metric in found["metrics"] for arm in metric["arms"] if arm["alarm"] and arm["arm"] in active]
     if alarms:
-        said = f"{report['recommendation']} Guardrail: {alarms[0]}." if stopped else f"Look at the guardrails first: {alarms[0]}."
+        first = f"Look at the guardrails first: {alarms[0]}.{'' if stop is None else f' {stop.sentence}'}"
+        said = f"{report['recommendation']} Guardrail: {alarms[0]}." if stopped else first
         found["recommendation"], found["winner"] = said, None
     return found
 
