@@ -11,11 +11,12 @@ import time
 
 from rich.console import Console
 
-from . import bandits, callers, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows
+from . import bandits, callers, contextual, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows
 
 SECTIONS = {
     "bandits": bandits,
     "callers": callers,
+    "contextual": contextual,
     "first": first,
     "growth": growth,
     "kernels": kernels,

@@ -69,7 +69,8 @@ def spent(command: list[str], cache: pathlib.Path, log: bool = False) -> Spent:
         Its wall and CPU seconds, and the programs where asked for.
     """
     environment = os.environ | {"XDG_CACHE_HOME": str(cache), "JAX_ENABLE_COMPILATION_CACHE": "true"}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    for name in ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):  # an installed package has bytecode
+        environment.pop(name, None)
     start, before = time.perf_counter(), os.times()
     done = subprocess.run(
         command, check=True, capture_output=True, text=True, env=environment | {"JAX_LOG_COMPILES": str(int(log))}

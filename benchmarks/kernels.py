@@ -1,4 +1,7 @@
-"""The SGLD kernel alone, beside BlackJAX's on the same layout: 15 × 1000 chains, one gradient for both."""
+"""The SGLD kernel alone, beside BlackJAX's on the same layout: 15 × 1000 chains, one gradient for both.
+
+And how many gradients a refresh takes with each kernel: from exact laws (`gradients.py`), and by simulation (`refreshes.py`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from . import gradients, refreshes
 from .bandits import ratios
 from .timing import Contestant, Outcome, alternate
 
@@ -55,7 +59,8 @@ def contestants(replications: int) -> list[Contestant]:
 def measure(rounds: int, replications: int, say: Any) -> dict[str, Any]:
     say("the SGLD kernel …")
     timings = alternate(contestants(replications), rounds)
-    return {"rows": [{**timing.report(), **ratios(timings[0], timing)} for timing in timings]}
+    rows = [{**timing.report(), **ratios(timings[0], timing)} for timing in timings]
+    return {"rows": rows, "gradients": gradients.measure(say), "refreshes": refreshes.measure(say)}
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
@@ -72,4 +77,4 @@ def tables(result: dict[str, Any]) -> list[Table]:
             f"{row['times_blts_cpu']:.2f}",
             f"{row['regret_mean']:.4f}",
         )
-    return [table]
+    return [table, *gradients.tables(result["gradients"]), *refreshes.tables(result["refreshes"])]

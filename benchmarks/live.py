@@ -123,12 +123,12 @@ def refreshes(folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
             experiment.tell([(d.id, float(x) + (d.arm == "B")) for d, x in zip(decisions, noise, strict=True)])
         experiment.refresh(force=True)  # compiles
         again = timed(lambda experiment=experiment: experiment.refresh(force=True))
-        experiment.context.fold = ledger.Fold(experiment.id)  # as in a process that has read nothing yet
+        experiment.session.fold = ledger.Fold(experiment.id)  # as in a process that has read nothing yet
         whole = timed(lambda experiment=experiment: experiment.refresh(force=True))
         began = time.perf_counter()
         with experiment.database.read() as c:
             row = experiment.database.find(c, "x")
-            current = experiment.context.policy(c, row.version)
+            current = experiment.session.policy(c, row.version)
             data = ledger.Fold(experiment.id).until(c, row.position, row.t).rows(False, None).data
         read = time.perf_counter() - began
         began = time.perf_counter()

@@ -5,20 +5,29 @@ from __future__ import annotations
 import functools
 
 from blts import condition, registry
+from blts.catalogue.condition import BANDITS as BANDIT_WORLDS
 from blts.errors import ConfigError
 from blts.problems import Problem
 
 HORIZON, REPLICATIONS = 30, 2
-ENVIRONMENTS, AGENTS, SCHEMES = (list(registry.entries(kind)) for kind in ("environment", "agent", "batching"))
+NAMED, AGENTS, SCHEMES, SAMPLERS = (list(registry.entries(kind)) for kind in ("environment", "agent", "batching", "sampler"))
+DATA = [name for name, entry in registry.entries("environment").items() if entry.about.get("data")]
+"""Data sets of other packages, which need not be installed; tests/envs/test_data_sets.py has those that are."""
+ENVIRONMENTS = [name for name in NAMED if name not in DATA]
 MDPS = [name for name, entry in registry.entries("environment").items() if entry.about.get("mdp")]
 BANDITS = [name for name in ENVIRONMENTS if name not in MDPS]
-PLAYED = {"bandit": "gaussian", "table": "riverswim-paper", "parametric": "inventory"}
+REGRESSIONS = [name for name, entry in registry.entries("model").items() if entry.about.get("contextual")]
+"""Models of the features of a round."""
+PLAYED = {"bandit": "gaussian", "contextual": "linear-20d", "table": "riverswim-paper", "parametric": "inventory"}
 """An environment of each kind of world."""
+PLAYED_WITH = {"determinant": "linear"}
+"""Batching schemes that need contexts, and an environment that has them."""
 LEARNERS = {"table": "ds-psrl", "parametric": "sgld-psrl"}
 QUICK = {
     "blts": {"steps": 3, "minibatch": 4},
     "ula-ts": {"steps": 3},
     "mala-ts": {"steps": 3, "pool": 4},
+    "baoab-ts": {"steps": 3, "pool": 4},
     "mld-psrl": {"steps": 3},
     "sgld-psrl": {"steps": 3, "minibatch": 4},
     "mala-psrl": {"steps": 3},
@@ -26,12 +35,18 @@ QUICK = {
 
 
 def worlds(agent: str) -> tuple[str, ...]:
-    return registry.find("agent", agent).about.get("worlds", ("bandit",))
+    return registry.find("agent", agent).about.get("worlds", BANDIT_WORLDS)
 
 
 @functools.cache
 def problem(env: str) -> Problem:
     return registry.find("environment", env).build()
+
+
+def regression(name: str):
+    """A registered model of two features."""
+    options = {"inputs": 2, "hidden": (3,)} if name == "network" else {"prior_mean": [0.0, 0.0]}
+    return registry.build("model", name, **options)
 
 
 def priors(names: list[str]) -> list[tuple[str, str]]:

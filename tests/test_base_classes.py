@@ -25,7 +25,8 @@ def test_classes_of_the_package_inherit_from_the_base_classes():
     named = {"UCB1", "Thompson", "PSRL", "UCRL2", "Follow", "Fixed", "Grid", "OneOf", "Geometric", "Bandit", "MDP", "DrawnMDP"}
     named |= {
         "Bootstrap",
-        "LinearBandit",
+        "Contextual",
+        "Classification",
         "ParametricMDP",
         "Gaussian",
         "Bernoulli",
@@ -33,6 +34,8 @@ def test_classes_of_the_package_inherit_from_the_base_classes():
         "Laplace",
         "MALA",
         "Langevin",
+        "BAOAB",
+        "ExponentialIntegrator",
         "Mirrored",
     }
     found = {n for base, home in modules.items() for n, x in vars(home).items() if inspect.isclass(x) and issubclass(x, base)}

@@ -1,18 +1,22 @@
-"""What every registered environment, agent and batching scheme must do, whatever it is."""
+"""What every registered environment, agent, batching scheme and sampler must do, whatever it is."""
 
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import agents, condition, from_json, loop, random, simulate, simulation, to_json
+from blts import Laplace, agents, condition, from_json, loop, random, registry, simulate, simulation, to_json
+from blts._typing import Row
 from blts.envs import MDP, DrawnMDP, ParametricMDP
 from blts.errors import ConfigError
+from blts.history import Log
 from blts.models.arms import arm
+from context_worlds import Disjoint, Shared
 from registered import (
     AGENTS,
     BANDITS,
@@ -21,16 +25,24 @@ from registered import (
     LEARNERS,
     MDPS,
     PLAYED,
+    PLAYED_WITH,
+    REGRESSIONS,
     REPLICATIONS,
+    SAMPLERS,
     SCHEMES,
     chosen,
     learner,
     priors,
     problem,
+    regression,
     worlds,
 )
 
-LIGHT = ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform", ("ds-psrl", "table"), ("optimal", "parametric"))
+LIGHT = (
+    *((agent, "bandit") for agent in ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")),
+    *((agent, "contextual") for agent in ("lin-ts", "lin-ucb", "greedy", "contextual-eps-greedy", "square-cb", "uniform")),
+    *(("ds-psrl", "table"), ("optimal", "parametric")),
+)
 """Agents that compile quickly, and two that plan. The others, and every environment with an agent that learns, are in the
 slow run."""
 # A number of each agent, and another value than its default. Those of a planner's model are the environment's.
@@ -38,6 +50,7 @@ NUMBERS = {
     "blts": ("step_size", 0.2),
     "ula-ts": ("step_size", 0.2),
     "mala-ts": ("step_size", 0.4),
+    "baoab-ts": ("friction", 2.0),
     "ucb1": ("scale", 2.0),
     "bayes-ucb": ("c", 5.0),
     "eps-greedy": ("c", 2.0),
@@ -45,6 +58,12 @@ NUMBERS = {
     "sgld-psrl": ("step_size", 0.2),
     "mala-psrl": ("step_size", 0.4),
     "ucrl2": ("scale", 0.1),
+    "lin-ts": ("temperature", 2.0),
+    "laplace-ts": ("temperature", 2.0),
+    "lin-ucb": ("width", 2.0),
+    "logistic-ucb": ("width", 2.0),
+    "contextual-eps-greedy": ("c", 2.0),
+    "square-cb": ("gamma", 1.0),
 }
 OF_THE_WORLD = {"table": ("right", 20.0), "parametric": ("rate", 5.0)}
 
@@ -89,7 +108,7 @@ def healthy(trace, env) -> None:
 # Everything runs
 
 
-@pytest.mark.parametrize(("agent", "world"), cases(PLAYERS, lambda case: case[0] in LIGHT or case in LIGHT))
+@pytest.mark.parametrize(("agent", "world"), cases(PLAYERS, lambda case: case in LIGHT))
 def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
     """Runs, compiles once for two numbers, and gives the same trace after a pickle and a JSON round trip."""
     parts = chosen(PLAYED[world], agent)
@@ -99,7 +118,7 @@ def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
     # Tables take the step of their row sampler, so theirs is no option.
     own = world != "table" or agent == "ucrl2"
     number = NUMBERS.get(agent) if own else None
-    if number is not None or world != "bandit":
+    if number is not None or world in OF_THE_WORLD:
         name, second = number or OF_THE_WORLD[world]
         other = chosen(PLAYED[world], agent, **{name: second})
         healthy(run(other), other.env)
@@ -116,7 +135,7 @@ def test_every_agent_and_world_is_played():
     assert {agent for agent, _ in PLAYERS} == set(AGENTS)
     assert {world for _, world in PLAYERS} == {problem(env).world for env in ENVIRONMENTS} == set(PLAYED)
     assert all(problem(env).world == world for world, env in PLAYED.items())
-    assert {name if isinstance(name, str) else name[0] for name in LIGHT} <= set(AGENTS)
+    assert set(LIGHT) <= set(PLAYERS)
 
 
 def test_an_agent_is_refused_where_it_cannot_play():
@@ -154,15 +173,16 @@ def test_a_wrong_gain_is_not_healthy():
 @pytest.mark.parametrize(
     ("batching", "world"),
     cases(
-        [(scheme, world) for scheme in SCHEMES for world in ("bandit", "table")],
+        [(scheme, world) for scheme in SCHEMES for world in ("bandit", "table") if world == "bandit" or scheme not in PLAYED_WITH],
         lambda case: case[1] == "bandit" or case[0] in ("dynamic", "tsde"),
     ),
 )
 def test_a_batching_scheme_runs(batching, world):
     """With random actions, which compile quickly in any world."""
     options = {"rate": 0.3} if batching == "geometric" else {}  # so that a batch closes
-    scheme = chosen(PLAYED[world], {"bandit": "uniform", "table": "optimal"}[world], batching, **options).batching
-    env = problem(PLAYED[world]).env
+    played = PLAYED_WITH.get(batching, PLAYED[world])
+    scheme = chosen(played, {"bandit": "uniform", "table": "optimal"}[world], batching, **options).batching
+    env = problem(played).env
     trace = simulate(0, env, agents.Uniform(env.actions), scheme, horizon=HORIZON, replications=REPLICATIONS)
     healthy(trace, env)
     assert (trace.batches >= 1).all()
@@ -176,9 +196,12 @@ COUNTING = ("dynamic", "doubled-since-switch", "tsde", "ucrl2")
 
 @pytest.mark.parametrize("batching", SCHEMES)
 def test_a_scheme_that_counts_visits_needs_states(batching):
-    """A parametric world takes every scheme but those that count visits; they say so."""
+    """A parametric world takes every scheme but those that count visits or need contexts; they say so."""
     if batching in COUNTING:
         with pytest.raises(ConfigError, match="no table of states to count visits in"):
+            chosen("linear-quadratic", "sgld-psrl", batching)
+    elif batching in PLAYED_WITH:
+        with pytest.raises(ConfigError, match="has no contexts; use DoublingCounts"):
             chosen("linear-quadratic", "sgld-psrl", batching)
     else:
         assert chosen("linear-quadratic", "sgld-psrl", batching).names["batching"] == batching
@@ -253,6 +276,22 @@ def test_an_environment_can_be_learned(env, prior):
     assert record.regret.shape == (HORIZON, REPLICATIONS)
 
 
+@pytest.mark.parametrize("shared", [False, True], ids=["disjoint", "shared"])
+@pytest.mark.parametrize("name", REGRESSIONS)
+def test_a_model_of_features_can_be_learned(name, shared):
+    """Traced with its own belief and with chains, disjoint and shared; the same agent after a pickle and a JSON round trip."""
+    model = regression(name)
+    world = (Shared if shared else Disjoint)(model, [1.0, 0.1], 3)
+    for belief in (None, agents.Perturb(registry.build("sampler", "sgld", steps=3, minibatch=4))):
+        agent = agents.Thompson(model, belief, arms=3, shared=shared)
+        parts = SimpleNamespace(env=world, agent=agent, batching=chosen().batching)
+        assert shapes(parts).regret.shape == (HORIZON, REPLICATIONS)
+        for copy in (pickle.loads(pickle.dumps(agent)), from_json(to_json(agent))):
+            assert repr(copy) == repr(agent)
+    with jax.enable_x64(True):
+        assert shapes(parts).regret.dtype == jnp.float64
+
+
 def agents_for(env: str) -> list[str]:
     """Agents that learn: where a bandit is conjugate two of them, and one for an MDP."""
     return ["blts", "exact-ts"] if learner(env) == "exact-ts" else [learner(env)]
@@ -278,6 +317,47 @@ def test_an_environment_is_learned(env, agent):
 def test_a_world_drawn_from_the_prior_is_learned(env):
     parts = condition(env, LEARNERS[problem(env).world], horizon=HORIZON, drawn=True)
     healthy(run(parts), parts.env)
+
+
+# Samplers
+
+REWARDS = np.random.default_rng(0).laplace([-1.0, 2.0], 1.0, (20, 2))
+
+
+@jax.jit
+def ends_of(chain, keys):
+    """The ends of 8 chains on each of two Laplace arms, for each key."""
+    model = jax.vmap(lambda mean: Laplace(prior_mean=mean, prior_sd=3.0))(jnp.zeros(2))
+    played, rewards = jnp.tile(jnp.arange(2), 20), jnp.asarray(REWARDS.ravel(), float)
+    log = Log(Row((), played, rewards, ()), jnp.repeat(jnp.arange(20), 2), jnp.full(2, 20), jnp.asarray(0), jnp.asarray(40))
+    block = jax.tree.map(lambda x: jnp.broadcast_to(x, (len(keys), *x.shape)), log)
+    return chain.resolved(model).run(keys, model, jnp.zeros((len(keys), 2, 8, 1)), block, block.counts)
+
+
+def near(ends) -> bool:
+    """Whether the ends of 128 chains an arm are around the medians of its rewards, and about 1/√20 wide."""
+    z = (np.asarray(ends)[..., 0] - np.median(REWARDS, 0)[:, None]) * np.sqrt(20)
+    return bool((np.abs(z.mean((0, 2))) < 0.6).all() and (np.abs(np.log(z.std((0, 2)))) < 0.5).all())
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_sampler_refreshes(name):
+    """Near the posterior; one compilation for two numbers and any company; the same after a pickle and a JSON round trip."""
+    chain, keys = registry.build("sampler", name), random.split(random.key(0), 16)
+    ends, info = ends_of(chain, keys)
+    assert np.isfinite(ends).all()
+    assert (info.acceptance > 0.3).all()
+    assert near(ends)
+    before = ends_of._cache_size()
+    other = registry.build("sampler", name, step_size=0.7 * float(chain.kernel.step_size))
+    assert not np.array_equal(ends_of(other, keys)[0], ends)
+    assert not near(ends_of(registry.build("sampler", name, step_size=1e-4), keys)[0])  # the mutant hardly moves
+    for copy in (pickle.loads(pickle.dumps(chain)), from_json(to_json(chain))):
+        assert np.array_equal(ends_of(copy, keys)[0], ends)
+    assert ends_of._cache_size() == before
+    np.testing.assert_allclose(ends_of(chain, keys[3:5])[0], ends[3:5], rtol=1e-5)  # whatever runs beside it
+    with jax.enable_x64(True):
+        assert ends_of.eval_shape(chain, random.split(random.key(0), 2))[0].dtype == jnp.float64
 
 
 # Precision

@@ -70,6 +70,8 @@ def test_the_example_package(tmp_path):
             "x.db",
             "--arm",
             "A",
+            "--arm",
+            "B",
             "--model",
             "numbers",
             "--sampler",

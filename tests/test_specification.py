@@ -18,6 +18,7 @@ from blts.models import Bernoulli, Exponential, Gaussian, LogNormal, Poisson, Ta
 from blts.models.support import SUPPORTS, WITHIN, narrowest_support
 from blts.samplers import LogGammaRows, sgld
 from blts.specification import check_rewards
+from registered import ENVIRONMENTS
 
 NORMAL = Bandit.with_means(Gaussian(), [0.0, 1.0])
 
@@ -127,12 +128,13 @@ def test_supports_are_nested_as_their_tests_say():
     assert narrowest_support(np.asarray(rand_hie().rewards)) == "nonnegative"
 
 
-@pytest.mark.parametrize("name", sorted(registry.entries("environment")))
+@pytest.mark.parametrize("name", sorted(ENVIRONMENTS))
 def test_named_environments_fit_their_priors(name):
     problem = registry.build("environment", name)
-    if problem.world == "bandit":
+    if problem.world in ("bandit", "contextual"):
+        env = problem.env
         for model in problem.priors.values():
-            check_rewards(problem.env, Thompson(model, Perturb(sgld()), problem.env.actions))
+            check_rewards(env, Thompson(model, Perturb(sgld()), env.actions, env.shared, env.features))
 
 
 def test_static_doubling_is_no_matter():

@@ -7,9 +7,12 @@ import importlib
 import importlib.util
 import pathlib
 import re
+import time
 from typing import Any
 
 __version__ = "0.1.0"
+_IMPORTED = time.time_ns()
+"""When this process began to load the package: source files that are changed later are not what it runs."""
 
 _IMPORTS = re.findall(r"^from \.(\w*) import (\w+) as", pathlib.Path(__file__).with_suffix(".pyi").read_text("utf-8"), re.MULTILINE)
 _HOME = {name: module for module, name in _IMPORTS}

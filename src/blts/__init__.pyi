@@ -2,9 +2,11 @@
 
 from . import agents as agents
 from . import batching as batching
+from . import contexts as contexts
 from . import dynamics as dynamics
 from . import envs as envs
 from . import live as live
+from . import logged as logged
 from . import models as models
 from . import planning as planning
 from . import random as random
@@ -19,6 +21,7 @@ from ._typing import Info as Info
 from ._typing import Played as Played
 from ._typing import Row as Row
 from .agents import PSRL as PSRL
+from .agents import UCB as UCB
 from .agents import UCB1 as UCB1
 from .agents import UCRL2 as UCRL2
 from .agents import Agent as Agent
@@ -27,14 +30,20 @@ from .agents import Belief as Belief
 from .agents import EpsilonGreedy as EpsilonGreedy
 from .agents import Exact as Exact
 from .agents import Follow as Follow
+from .agents import Greedy as Greedy
+from .agents import LaplaceApproximation as LaplaceApproximation
+from .agents import LastLayer as LastLayer
 from .agents import Parameters as Parameters
 from .agents import Perturb as Perturb
 from .agents import Pool as Pool
 from .agents import Rows as Rows
+from .agents import SquareCB as SquareCB
 from .agents import SuccessiveElimination as SuccessiveElimination
+from .agents import Tempered as Tempered
 from .agents import Thompson as Thompson
 from .agents import Uniform as Uniform
 from .batching import Batching as Batching
+from .batching import Determinant as Determinant
 from .batching import DoubledSinceSwitch as DoubledSinceSwitch
 from .batching import DoublingCounts as DoublingCounts
 from .batching import Fixed as Fixed
@@ -43,13 +52,17 @@ from .batching import Grid as Grid
 from .batching import Sequential as Sequential
 from .batching import StaticDoubling as StaticDoubling
 from .catalogue import condition as condition
+from .contexts import Context as Context
 from .dynamics import Dynamics as Dynamics
 from .envs import MDP as MDP
 from .envs import Bandit as Bandit
 from .envs import Bootstrap as Bootstrap
+from .envs import Classification as Classification
+from .envs import ContextTable as ContextTable
+from .envs import Contextual as Contextual
 from .envs import DrawnMDP as DrawnMDP
 from .envs import Env as Env
-from .envs import LinearBandit as LinearBandit
+from .envs import GaussianContexts as GaussianContexts
 from .envs import ParametricMDP as ParametricMDP
 from .envs import Step as Step
 from .errors import BltsError as BltsError
@@ -62,16 +75,23 @@ from .models import Gaussian as Gaussian
 from .models import GaussianUnknownVariance as GaussianUnknownVariance
 from .models import Laplace as Laplace
 from .models import Linear as Linear
+from .models import LinearUnknownVariance as LinearUnknownVariance
+from .models import Logistic as Logistic
 from .models import LogNormal as LogNormal
 from .models import Model as Model
+from .models import Network as Network
 from .models import Poisson as Poisson
+from .models import PoissonRegression as PoissonRegression
 from .models import StudentT as StudentT
 from .models import Tabular as Tabular
 from .models import ZeroInflatedLogNormal as ZeroInflatedLogNormal
 from .models import from_functions as from_functions
+from .models import from_link as from_link
 from .models import from_numpyro as from_numpyro
+from .models import standardised as standardised
 from .problems import Problem as Problem
 from .registry import register as register
+from .samplers import BAOAB as BAOAB
 from .samplers import MALA as MALA
 from .samplers import Chain as Chain
 from .samplers import ExactRows as ExactRows
@@ -82,6 +102,7 @@ from .samplers import Mirrored as Mirrored
 from .samplers import MirroredRows as MirroredRows
 from .samplers import RowSampler as RowSampler
 from .samplers import Sampler as Sampler
+from .samplers import baoab as baoab
 from .samplers import mala as mala
 from .samplers import sgld as sgld
 from .samplers import ula as ula
@@ -89,3 +110,4 @@ from .simulation import simulate as simulate
 from .trace import Trace as Trace
 
 __version__: str
+_IMPORTED: int

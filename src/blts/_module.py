@@ -27,7 +27,14 @@ _CLASSES: dict[str, type] = {}
 _NAMES: dict[type, str] = {}
 
 
-def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = float, words: tuple[str, ...] = ()) -> Any:
+def array(
+    default: Any = dataclasses.MISSING,
+    *,
+    ndim: int = 0,
+    dtype: type = float,
+    words: tuple[str, ...] = (),
+    or_number: bool = False,
+) -> Any:
     """A field that is a number or an array: a traced leaf, so that another value does not compile again.
 
     A number, a list or a NumPy array may be given; it is kept as a NumPy array of `dtype`.
@@ -37,11 +44,12 @@ def array(default: Any = dataclasses.MISSING, *, ndim: int = 0, dtype: type = fl
         ndim: its rank. In a model, that for one arm: one more axis in front then means one value for each arm.
         dtype: `float`, or `int`.
         words: text that may be given in place of a number.
+        or_number: whether one number may stand for all entries of a vector; the rank is then that of the vector.
 
     Returns:
         What stands on the right of a field: `step_size: Any = array(default=0.1)`.
     """
-    return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype, "words": words})
+    return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype, "words": words, "or_number": or_number})
 
 
 def static(default: Any = dataclasses.MISSING) -> Any:
@@ -58,7 +66,7 @@ def static(default: Any = dataclasses.MISSING) -> Any:
     return dataclasses.field(default=default, metadata={"static": True})
 
 
-def _is_static(field: dataclasses.Field, value: Any) -> bool:
+def is_static(field: dataclasses.Field, value: Any) -> bool:
     """Strings, flags, None and plain functions are never leaves, whatever the field."""
     if field.metadata.get("static") or value is None or isinstance(value, str | bool):
         return True
@@ -113,7 +121,7 @@ def module(cls: type[T]) -> type[T]:
 
     def flatten(self):
         values = {field.name: getattr(self, field.name) for field in fields}
-        names = tuple(field.name for field in fields if not _is_static(field, values[field.name]))
+        names = tuple(field.name for field in fields if not is_static(field, values[field.name]))
         aux = tuple((name, value) for name, value in values.items() if name not in names)
         return tuple((jax.tree_util.GetAttrKey(name), values[name]) for name in names), (names, aux)
 
@@ -196,7 +204,7 @@ def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
             return value
         kinds = " or ".join(["a number or an array of numbers", *map(repr, words)])
         raise ConfigError(f"{cls.__name__}: {field.name} must be {kinds}; got {value!r}.")
-    if _is_static(field, value) or isinstance(value, jax.Array) or not is_concrete(value):
+    if is_static(field, value) or isinstance(value, jax.Array) or not is_concrete(value):
         return value
     try:
         # NumPy, not JAX: building an object allocates nothing on a device; JAX narrows it to its own precision in use.

@@ -278,6 +278,19 @@ def part(key: PRNGKey, purpose: int) -> PRNGKey:
     return _placed(key, x0, x1 + np.uint32(purpose << 26), half)
 
 
+def two(key: PRNGKey) -> tuple[PRNGKey, PRNGKey]:
+    """Two keys from that of a round, without hashing: unlike the keys of `split`, their normals can be drawn rounds ahead.
+
+    Args:
+        key: of a round and a purpose, which is not used otherwise.
+
+    Returns:
+        The keys: the first and the second half of its 2²⁶ blocks.
+    """
+    _, _, x0, x1, half = _words(jax.random.key_data(key))
+    return key, _placed(key, x0, x1 + np.uint32(1 << 25), half)
+
+
 def _placed(key: PRNGKey, x0: Array, x1: Array | int, half: Array) -> PRNGKey:
     k0, k1, *_ = _words(jax.random.key_data(key))
     words = k0, k1, x0, x1 + jnp.zeros_like(k0), half

@@ -1,4 +1,4 @@
-"""Small array operations, written for what XLA does well on a CPU."""
+"""Small array operations, written for what XLA does well: on a CPU comparisons, elsewhere gathers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ._typing import Array, Bool, Int, Tree
+from .lanes import on_cpu
 
 
 def order(values: Int[Array, " n"], most: int | Int[Array, ""]) -> Int[Array, " n"]:
@@ -30,9 +31,9 @@ FEW = 64  # entries up to which looking at all of them beats XLA's gather on a C
 
 
 def pick(values: Array, index: Int[Array, ""]) -> Array:
-    """`values[index]`, by comparison where there are few."""
+    """`values[index]`, on a CPU by comparison where there are few."""
     values = jnp.asarray(values)
-    if not 1 <= values.shape[0] <= FEW:
+    if not on_cpu() or not 1 <= values.shape[0] <= FEW:
         return values[index]
     mine = (jnp.arange(values.shape[0]) == index).reshape(-1, *[1] * (values.ndim - 1))
     if values.dtype == bool:

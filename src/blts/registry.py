@@ -39,10 +39,11 @@ class Entry(NamedTuple):
         """The options that `--set name=value` can change.
 
         Returns:
-            Their names and defaults.
+            Their names and defaults; None for what a model must be given.
         """
         given = FROM_SETTING if isinstance(self.builder, type) and self.kind in ("agent", "batching") else ()
-        return {name: value for name, value in _defaults(self.builder).items() if name not in given}
+        options = _defaults(self.builder, required=self.kind == "model")
+        return {name: value for name, value in options.items() if name not in given}
 
     def build(self, *context: Any, **options: Any) -> Any:
         """Build the part, with some of its options changed.
@@ -89,7 +90,7 @@ class Entry(NamedTuple):
         return f"The {self.kind} {self.name!r}" + ("" if self.package in ("", OWN) else f" of the package {self.package}")
 
 
-FROM_SETTING = ("model", "actions", "arms", "horizon", "states")
+FROM_SETTING = ("model", "actions", "arms", "horizon", "states", "shared", "features")
 """Fields that agents and batching schemes get from the `Setting`; they are not options. `arms` are the actions."""
 OWN = "blts"
 _BUILDS: dict[str, type] = {}
@@ -107,11 +108,13 @@ def builds(kind: str, base: type) -> None:
 
 
 @functools.cache
-def _defaults(builder: Callable[..., Any]) -> dict[str, Any]:
+def _defaults(builder: Callable[..., Any], required: bool) -> dict[str, Any]:
+    """The arguments of a builder with their defaults; with `required` also those without one, as None."""
     if isinstance(builder, type) and builder.__init__ is object.__init__:
         return {}  # `inspect` would parse the signature of `object` as Python source, which threads must not (studies/store.py)
-    parameters = inspect.signature(builder).parameters.values()
-    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    none, several = inspect.Parameter.empty, (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [p for p in inspect.signature(builder).parameters.values() if p.kind not in several]
+    return {p.name: None if p.default is none else p.default for p in named if required or p.default is not none}
 
 
 def _check_number(name: str, value: Any, default: Any) -> None:
@@ -130,7 +133,7 @@ def register(kind: str, name: str, summary: str = "", **about: Any) -> Callable[
         kind: "agent", "batching", "environment", "model", "sampler", "method" or "task".
         name: what `blts simulate`, studies and live experiments call it.
         summary: a sentence for `blts list`; by default the first line of the docstring.
-        about: metadata: `worlds`, `batching` and `prior` of an agent, `mdp` of an environment.
+        about: metadata: `worlds`, `batching` and `prior` of an agent, `mdp` of an environment, `contextual` of a model.
 
     Returns:
         A decorator that leaves the class or function as it is.
@@ -161,8 +164,9 @@ def _add(
 
 def _registered(kind: str) -> dict[str, Entry]:
     from . import catalogue as catalogue  # fill the registry on first use
-    from .studies import tasks as tasks
 
+    if kind == "task":
+        from .studies import tasks as tasks
     return _ENTRIES[kind]
 
 

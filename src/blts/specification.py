@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _random
+from . import _random, contexts
 from ._module import short
 from ._typing import Array, Float, Row
+from .agents.base import argmax
 from .declared import provides, why_lost
 from .errors import ConfigError
 from .models import Model, Tabular
@@ -48,7 +49,7 @@ def check_rewards(env: Any, agent: Any) -> None:
         return
     if ours is None and env.pays_as_model and _same(env.model, model):
         return  # environment and agent share one model
-    rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, model))
+    rewards, possible = map(np.asarray, _tried(_random.as_key(0), env, agent, model))
     holds, _ = SUPPORTS[model.support]
     wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
     if wrong.size:
@@ -105,14 +106,16 @@ def _sampled(key: Array, env: Any) -> tuple[Array, Array, Array]:
     """The mean of some rewards of each arm, its standard error, and what `mean_reward` says."""
     key_obs, key_theta, key_rewards = _random.split(key, 3)
     _, obs = env.reset(key_obs)
-    theta = prior_draws(key_theta, env.model) if env.theta is None else jnp.asarray(env.theta, float)
+    theta = env.parameters(key_theta)
 
-    def of_arm(single, x, a):
+    def of_arm(a):
+        own = 0 * a if env.shared else a
+        single, x, seen = arm(env.model, own), theta[own], (env.features or contexts.features)(obs, a)
         keys = _random.split(_random.fold_in(key_rewards, a), SAMPLES)
-        rewards = jax.vmap(lambda key: single.sample(key, x, obs, a))(keys)
-        return jnp.mean(rewards), jnp.std(rewards) / SAMPLES**0.5, single.mean_reward(x, obs, a)
+        rewards = jax.vmap(lambda key: single.sample(key, x, seen, a))(keys)
+        return jnp.mean(rewards), jnp.std(rewards) / SAMPLES**0.5, single.mean_reward(x, seen, a)
 
-    return jax.vmap(of_arm)(env.model, theta, jnp.arange(env.actions))
+    return jax.vmap(of_arm)(jnp.arange(env.actions))
 
 
 def _believed(agent: Any) -> Any:
@@ -137,22 +140,24 @@ def _refuse(paid: str, model: Any) -> None:
 
 
 @jax.jit
-def _tried(key: Array, env: Any, model: Any) -> tuple[Float[Array, " rows"], Array]:
+def _tried(key: Array, env: Any, agent: Any, model: Any) -> tuple[Float[Array, " rows"], Array]:
     """Rewards of random play, and whether each has a finite log-density at a draw from the prior."""
     arms = jax.tree.leaves(model)[0].shape[0]
 
     def run(key: Array) -> Row:
         key_env, key_actions, key_steps = _random.split(key, 3)
-        actions = (_random.uniform(key_actions, (ROUNDS,)) * env.actions).astype(int)
+        order = _random.uniform(key_actions, (ROUNDS, env.actions))
 
         def step(carry, x):
             state, obs = carry
-            action, i = x
+            values, i = x
+            action = argmax(values, contexts.available(obs))
             state, out = env.step(_random.fold_in(key_steps, i), state, action)
-            place = obs * env.actions + action if arms > env.actions else action  # a table's rewards have one model a pair
-            return (state, out.obs), Row(() if arms > env.actions else obs, place, out.reward)
+            if arms > env.actions:  # a table's rewards have one model a pair
+                return (state, out.obs), Row((), obs * env.actions + action, out.reward)
+            return (state, out.obs), agent.seen(Row(obs, action, out.reward))
 
-        return jax.lax.scan(step, env.reset(key_env), (actions, jnp.arange(ROUNDS)))[1]
+        return jax.lax.scan(step, env.reset(key_env), (order, jnp.arange(ROUNDS)))[1]
 
     rows = jax.tree.map(lambda x: x.reshape(RUNS * ROUNDS, *x.shape[2:]), jax.vmap(run)(_random.split(key, RUNS)))
     theta = prior_draws(_random.fold_in(key, RUNS), model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -265,6 +265,27 @@ def student(n: int, level: float = LEVEL) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(n - 1, (1 + level) / 2))
+
+
+def noise_of_squares(total: Any, fourth: Any, n: Any) -> Any:
+    """The relative standard error of a sum of n squares, from the sum of their squares.
+
+    The variance of a mean is such a sum. Normal terms know it as well with 2/noise² degrees of freedom.
+
+    Args:
+        total: the sum of squares.
+        fourth: the sum of fourth powers.
+        n: how many.
+
+    Returns:
+        The standard error of `total`, divided by `total`.
+
+    >>> from blts.statistics import noise_of_squares
+    >>> float(noise_of_squares(4.0, 4.0, 4))  # four squares that are all 1
+    0.0
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.sqrt(np.maximum(fourth / np.square(total) - 1.0 / n, 0.0))
 
 
 def _studentised(x: np.ndarray, mean: np.ndarray, sd: np.ndarray, resamples: int = RESAMPLES) -> Iterator[np.ndarray]:

@@ -187,6 +187,31 @@ def max_closings(arms: int, horizon: int, cost: Callable[[int], int]) -> int:
     return closed
 
 
+def determinant_batches(dim: int, horizon: int, factor: float, information: float) -> int:
+    """The largest number of batches when each multiplies the determinant of the precision V of θ by more than `factor`.
+
+    By the elliptical potential lemma (Abbasi-Yadkori, Pál & Szepesvári 2011, Lemma 10: det V ≤ (trace V / d)^d),
+    log(det V_T / det V_0) ≤ d log(1 + T x/d), where x bounds what one round adds, w φᵀV_0⁻¹φ ≤ w L²/λ. Every batch takes more than
+    log c of it. Where batches end by the determinants of single arms, every batch takes more than log c of one arm's part of the
+    same sum, so the bound is the same.
+
+    Args:
+        dim: d, the dimension of all parameters together: arms × dim where each arm has a θ of its own.
+        horizon: T.
+        factor: c.
+        information: x: an upper bound on w φᵀV_0⁻¹φ.
+
+    Returns:
+        The bound, at most T.
+
+    >>> from blts.theory import determinant_batches
+    >>> [determinant_batches(20, T, 2.0, 4.0) for T in (10**3, 10**4, 10**5)]
+    [153, 219, 285]
+    """
+    potential = dim * float(np.log1p(horizon * information / dim))
+    return min(horizon, int(potential / float(np.log(factor))))
+
+
 def regret_bound(constants: Theory, gaps, horizon: int, *, dim: int = 1, log_q: float = 0.0) -> float:
     """Theorem 3 with the appendix's explicit constants, for one model shared by all arms.
 

@@ -18,7 +18,7 @@ from blts.cli.simulate import announce
 from blts.errors import BltsError
 from running_cli import SMALL, blts, one_sentence, refused, simulate
 
-AGENTS = ("blts", "thompson", "exact-ts", "ula-ts", "mala-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")
+AGENTS = ("blts", "thompson", "exact-ts", "ula-ts", "mala-ts", "baoab-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")
 SCHEMES = ("sequential", "fixed", "static", "dynamic")
 
 
@@ -68,6 +68,14 @@ def test_options_reach_the_agent():
     assert simulate("--agent", "uniform", "--batching", "fixed", "--batch-size", "5")["batches_mean"] == 4
 
 
+def test_a_sampler_by_name_is_thompson_sampling_with_it():
+    few = ("--set", "pool=4", "--set", "steps=3")
+    found = simulate("--sampler", "baoab", *few)
+    assert found == simulate("--agent", "thompson", "--set", "sampler=baoab", *few)
+    assert found["agent"] == "thompson"
+    assert found["regret_mean"] != simulate("--agent", "thompson", *few)["regret_mean"]
+
+
 def test_list_shows_everything_registered():
     found = json.loads(blts("list", "--json"))
     words = blts("list")
@@ -78,7 +86,8 @@ def test_list_shows_everything_registered():
         assert all(name in words for name in names)
     assert set(AGENTS) <= {item["name"] for item in found["agents"]}
     assert set(SCHEMES) <= {item["name"] for item in found["batching"]}
-    assert {item["name"] for item in found["priors"]} == {"informative", "uninformative", "gaussian", "uniform", "sparse", "own"}
+    known = {"informative", "uninformative", "gaussian", "uniform", "sparse", "own", "weak"}
+    assert {item["name"] for item in found["priors"]} == known
 
 
 def test_methods_name_registered_parts():
@@ -93,6 +102,11 @@ def test_methods_name_registered_parts():
 BAD = {
     "unknown environment": (("--env", "gausian"), "no environment named 'gausian'. Did you mean 'gaussian'?"),
     "unknown agent": (("--agent", "exact"), "Did you mean 'exact-ts'?"),
+    "unknown sampler": (("--sampler", "baoap"), "Did you mean 'baoab'?"),
+    "a sampler of another agent": (
+        ("--sampler", "baoab", "--agent", "ucb1"),
+        "--sampler is for the agent thompson, and ucb1 has its own",
+    ),
     "unknown batching": (("--batching", "dynamicc"), "Did you mean 'dynamic'?"),
     "unknown prior": (("--prior", "informativ"), "Did you mean 'informative'?"),
     "a horizon beyond 32 bits": (

@@ -138,7 +138,10 @@ def test_an_agent_in_the_wrong_world_is_refused(capsys):
     for arguments, words in (
         (("--env", "riverswim", "--agent", "ucb1"), "'ucb1' cannot play 'riverswim', which is a tabular MDP; use one of mld-psrl"),
         (("--env", "inventory", "--agent", "tsde"), "'tsde' cannot play 'inventory', which is an MDP with a parameter vector"),
-        (("--env", "gaussian", "--agent", "ds-psrl"), "'ds-psrl' cannot play 'gaussian', which is a bandit; use one of blts"),
+        (
+            ("--env", "gaussian", "--agent", "ds-psrl"),
+            "'ds-psrl' cannot play 'gaussian', which is a bandit without contexts; use one of blts",
+        ),
         (("--env", "inventory", "--agent", "sgld-psrl", "--batching", "tsde"), "no table of states to count visits in"),
         (("--env", "riverswim", "--agent", "optimal", "--drawn"), "no one policy is optimal; leave out --drawn."),
         (("--env", "riverswim", "--agent", "ds-psrl", "--prior", "informative"), "no prior named 'informative'."),

@@ -144,7 +144,7 @@ def test_chunks_are_the_whole(tmp_path):
 
 
 def test_more_than_the_largest_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr(policy, "LARGEST", 16)
+    monkeypatch.setattr(policy, "SIZES", (16,))
     answer = made(tmp_path, batching="external").ask(40)
     assert len(answer.decisions) == 40
     monkeypatch.undo()

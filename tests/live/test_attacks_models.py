@@ -18,6 +18,7 @@ from blts.live.durations import in_words
 from blts.live.figures import draw
 from blts.live.metrics import guardrails
 from blts.live.worker import Worker
+from blts.models import Bernoulli, Gamma, LogNormal, Poisson, ZeroInflatedLogNormal
 from experiments import Hand, written_module
 from test_live_cli import folder, run  # noqa: F401
 
@@ -218,7 +219,7 @@ def test_rows_of_a_refused_kind_refuse_all(folder):  # noqa: F811
     (decision,) = json.loads(run("ask", "x", "--json"))["decisions"]
     before = run("audit", "x", "--json")
     with pytest.raises(ConfigError, match="combined of rev"):
-        run("tell", "x", given=f"decision_id,metric,reward\n{decision['id']},rev,5\n{decision['id']},,1\n")
+        run("tell", "x", given=f"decision_id,metric,reward\n{decision['decision_id']},rev,5\n{decision['decision_id']},,1\n")
     assert run("audit", "x", "--json") == before
 
 
@@ -233,3 +234,13 @@ def test_rewards_that_hardly_differ_are_drawn(tmp_path):
 
 def test_long_durations_in_words():
     assert [in_words(x) for x in (5.0, 60.0, 86400.0, 1000 * 86400.0)] == ["5 s", "1 minute", "1 day", "1000 days"]
+
+
+@pytest.mark.parametrize(
+    "model", [Bernoulli(), Poisson(), Gamma(), LogNormal(), ZeroInflatedLogNormal()], ids=lambda m: type(m).__name__
+)
+def test_a_likelihood_is_not_taken_for_other_rewards(model):
+    """A Bernoulli model that says its rewards are any numbers learned 0.5 as 0 and 1.5 as 1, and reported 0.32 for 0.8."""
+    wider = type("Wider", (type(model),), {"support": "real"})
+    with pytest.raises(ConfigError, match=r"Wider overrides support, on which \w+.log_likelihood rests"):
+        Experiment.create("sqlite://", "x", ["A", "B"], wider())

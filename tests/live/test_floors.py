@@ -55,7 +55,7 @@ def test_arms_are_drawn_as_the_floors_say():
     frozen = policy.freeze(built.agent, policy.start(key, built.agent), "auto")
     ticks = policy.start_clock(key, built.batching, 3)._replace(plays=jnp.asarray([10**6, 10**6, 0]))
     _, found = policy.decide_many(
-        key, built.agent, built.batching, frozen, ticks, built.mixture, policy.LARGEST, size=policy.LARGEST, strict=False
+        key, built.agent, built.batching, frozen, ticks, built.mixture, policy.SIZES[-1], size=policy.SIZES[-1], strict=False
     )
     p, plays = np.asarray(found.propensities, float), np.bincount(np.asarray(found.arms), minlength=3)
     assert (p == p[0]).all()

@@ -175,7 +175,7 @@ def fuzz_methods(url, seed: int, count: int) -> list[str]:
         clock.now += chance.choice((0.0, 1.0, 30.0, -40.0))
         if i % 10 == 0:
             chance.ids = new_ids(place, "mail")
-        what, run = call(experiment, chance, len(experiment.context.cached.arms) if experiment.context.cached else 3)
+        what, run = call(experiment, chance, len(experiment.session.cached.arms) if experiment.session.cached else 3)
         before = counters(place, "mail")
         try:
             answer = run()

@@ -64,6 +64,8 @@ def test_the_database_refuses_to_change_the_ledger(tmp_path, table):
     with experiment.database.write() as c:
         row = {"experiment": experiment.id, "metric": "m", "t": 1, "position": 1, "kind": "told", "value": 1.0, "at": 0.0}
         database.insert(c, schema.measures, row, 1)
+        row = {"experiment": experiment.id, "t": 1, "context": "{}", "available": None, "position": 1}
+        database.insert(c, schema.contexts, row, 1)
     for statement in (f"UPDATE {table} SET experiment = 5", f"DELETE FROM {table}"):
         with experiment.database.engine.connect() as c, pytest.raises(sa.exc.DatabaseError, match="append-only"):
             c.exec_driver_sql(statement)
@@ -79,15 +81,15 @@ def test_other_schema_versions_are_refused_and_migrated(url, monkeypatch):
         connection.exec_driver_sql("ALTER TABLE blts_experiments ADD COLUMN note TEXT")
 
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, add_column))
-    with pytest.raises(StoreError, match="schema version 2 and this blts needs 3"):
+    with pytest.raises(StoreError, match="schema version 3 and this blts needs 4"):
         Experiment.open(url, "mail")
-    assert database.Database.migrate(url) == (2, 3)
-    assert database.Database.migrate(url) == (3, 3)
+    assert database.Database.migrate(url) == (3, 4)
+    assert database.Database.migrate(url) == (4, 4)
     experiment = Experiment.open(url, "mail")
     assert len(experiment.ask(2).decisions) == 2
     assert experiment.verify() == []
     monkeypatch.undo()
-    with pytest.raises(StoreError, match="schema version 3 and this blts knows 2"):
+    with pytest.raises(StoreError, match="schema version 4 and this blts knows 3"):
         Experiment.open(url, "mail")
     with pytest.raises(StoreError, match="newer"):
         database.Database.migrate(url)
@@ -234,8 +236,8 @@ def check_any_calls(url, data) -> None:
         else:
             assert status in ("pending", "default", "cancelled")
     with experiment.database.read() as c:  # what was read on from refresh to refresh is what a fresh reading finds
-        row = experiment.context.row(c)
+        row = experiment.session.row(c)
         fresh = ledger.Fold(experiment.id).until(c, row.position, row.t)
-        np.testing.assert_equal(experiment.context.fold.until(c, row.position, row.t), fresh)
+        np.testing.assert_equal(experiment.session.fold.until(c, row.position, row.t), fresh)
     assert fresh.rows(False, None).rewards.tolist() == table.rewards[~np.isnan(table.rewards)].tolist()
     assert experiment.verify() == []

@@ -80,14 +80,14 @@ def test_the_commands_of_a_whole_experiment(folder):
     assert answer("resume", "mail") == {"paused": False}
     assert answer("add-arm", "mail", "D")["policy_version"] == 3
     assert answer("retire-arm", "mail", "A")["policy_version"] == 4
-    some = first["decisions"][0]["id"]
+    some = first["decisions"][0]["decision_id"]
     assert answer("correct", "mail", some, "2.5") == {"changed": True}
     assert answer("correct", "mail", some, "-2.5") == {"changed": True}
     assert answer("cancel", "mail", some) == {"cancelled": 1}
     assert [e["what"] for e in answer("audit", "mail")][-4:] == ["retire arm", "correct", "correct", "cancel"]
     assert answer("verify", "mail") == {"verified": True, "differences": []}
     assert answer("list") == ["mail"]
-    assert answer("migrate") == {"before": 2, "after": 2}
+    assert answer("migrate") == {"before": 3, "after": 3}
 
 
 def test_words_for_people():
@@ -145,10 +145,10 @@ REFUSED = {
     "no such experiment": ("ask", "nothing"),
     "no arms": ("create", "x", "--model", "gaussian"),
     "no model": ("create", "x", "--arm", "A"),
-    "unknown model": ("create", "x", "--arm", "A", "--model", "gausian"),
-    "no spread": ("create", "x", "--arm", "A", "--model", "gaussian"),
-    "no such prior": ("create", "x", "--arm", "A", "--model", "conversions", "--prior", "8 apples"),
-    "unknown option": ("create", "x", "--arm", "A", "--model", "gaussian", "--set", "colour=1"),
+    "unknown model": ("create", "x", "--arm", "A", "--arm", "B", "--model", "gausian"),
+    "no spread": ("create", "x", "--arm", "A", "--arm", "B", "--model", "gaussian"),
+    "no such prior": ("create", "x", "--arm", "A", "--arm", "B", "--model", "conversions", "--prior", "8 apples"),
+    "unknown option": ("create", "x", "--arm", "A", "--arm", "B", "--model", "gaussian", "--set", "colour=1"),
     "spec and options": ("create", "x", "--spec", "spec.toml", "--seed", "1"),
     "no spec": ("create", "x", "--spec", "nowhere.toml"),
     "no file": ("tell", "mail", "nowhere.csv"),

@@ -71,7 +71,7 @@ def forge(kills: int, seed: int, folder: str) -> None:
         child = os.fork()
         if child == 0:
             try:
-                experiment.context.database = Database(url)  # connections of its own; JAX, which must not be forked, is not used
+                experiment.session.database = Database(url)  # connections of its own; JAX, which must not be forked, is not used
                 with log.open("ab", buffering=0) as answered:
                     for operation in todo[before:]:
                         do(experiment, ids, operation)

@@ -17,7 +17,7 @@ from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
 
 LABELS = ("A", "B", "C")
-N = policy.LARGEST
+N = policy.SIZES[-1]
 DATA = learning.Data(np.array([0, 0, 1, 1, 2, 2, 2]), np.array([0.1, 0.5, 0.6, 0.9, 0.3, 1.2, 0.4]))
 
 

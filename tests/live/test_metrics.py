@@ -15,9 +15,9 @@ from scipy import integrate, stats
 from blts.errors import ConfigError, UnknownName
 from blts.live import Experiment, Spec, schema
 from blts.live.export import table_of
-from blts.live.metrics import definition as metrics
 from blts.live.metrics import guardrails
-from blts.live.metrics.definition import Metric
+from blts.live.metrics import summary as metrics
+from blts.live.metrics.definition import Metric, metrics_of
 from blts.live.metrics.guardrails import Question
 from blts.live.worker import Worker
 from experiments import Hand, created, made
@@ -139,7 +139,8 @@ def test_units_have_values(tmp_path):
 
 
 def values(experiment, clock) -> dict[str, list[float | None]]:
-    found = metrics.values_of(experiment, table_of(experiment), clock.now)
+    assert clock() == experiment.session.now()
+    found = metrics.current_values(experiment, table_of(experiment))
     return {name: [None if math.isnan(x) else float(x) for x in some] for name, some in found.items()}
 
 
@@ -303,8 +304,8 @@ def compared(n: int, ones: tuple[int, int], comparisons: int = 1, **metric):
     values = np.zeros(2 * n)
     for arm, count in enumerate(ones):
         values[np.flatnonzero(arms == arm)[np.linspace(0, n - 1, count).astype(int)]] = 1.0
-    table: Any = SimpleNamespace(labels=["A", "B"], arms=arms, p=np.full((2 * n, 2), 0.5))
-    return metrics._arm(metrics._Data(metrics.metrics_of([REFUNDS | metric])[0], table, values), 1, 0, comparisons)
+    table: Any = SimpleNamespace(labels=["A", "B"], arms=arms, propensities=np.full((2 * n, 2), 0.5))
+    return metrics._arm(metrics._Data(metrics_of([REFUNDS | metric])[0], table, values, 0, comparisons), 1)
 
 
 def test_an_alarm_needs_probability_units_and_evidence():
@@ -387,9 +388,7 @@ def test_neither_the_control_nor_without_pause(tmp_path):
 
 def test_alarms_share_their_error_between_guardrails_and_arms(tmp_path, monkeypatch):
     counted = []
-    monkeypatch.setattr(
-        metrics, "_arm", lambda data, k, base, comparisons: counted.append(comparisons) or {"arm": k, "alarm": None}
-    )
+    monkeypatch.setattr(metrics, "_arm", lambda data, k: counted.append(data.comparisons) or {"arm": k, "alarm": None})
     shop(tmp_path, Hand(), metrics=[REFUNDS, REFUNDS | {"name": "returns"}, SPEND]).report()
     assert set(counted) == {2 * 2}  # guardrails times the arms besides the control
 

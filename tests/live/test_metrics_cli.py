@@ -9,7 +9,7 @@ import pytest
 from blts.errors import ConfigError, UnknownName
 from blts.live import Experiment
 from blts.live.figures import draw
-from blts.live.metrics.definition import tolerated
+from blts.live.metrics.summary import tolerated
 from test_live_cli import answer, folder, run  # noqa: F401
 
 SPEC = """

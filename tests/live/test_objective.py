@@ -61,14 +61,14 @@ def test_rewards_are_combined_when_all_windows_are_over(url):
     assert experiment.refresh().refreshed
     assert rewards(experiment) == [("told", 5.0), ("told", 1.0)] + [("told", 0.0)] * 4
     assert sum(experiment.policy()["n"].values()) == 6
-    assert objective.settle(experiment.context) == 0
+    assert objective.settle(experiment.session) == 0
     experiment.cancel([ids[5]])
     experiment.tell([(ids[0], 2.0), (ids[5], 9.0)], metric="refund")  # late
     experiment.correct(ids[1], 0.0, metric="refund")
-    assert objective.settle(experiment.context) == 2
+    assert objective.settle(experiment.session) == 2
     assert rewards(experiment)[:2] == [("corrected", 1.0), ("corrected", 3.0)]
     assert rewards(experiment)[5] == ("cancelled", None)
-    assert experiment.status()["pending"] == 0
+    assert experiment.status()["without_reward"] == 0
     assert experiment.refresh(force=True).refreshed
     assert experiment.verify() == []
 
@@ -83,7 +83,7 @@ def test_silence_without_a_default_is_missing(tmp_path):
     assert experiment.refresh().refreshed
     assert rewards(experiment)[0] == ("missing", None)
     experiment.tell([(ids[0], 4.0)], metric="revenue")
-    assert objective.settle(experiment.context) == 1
+    assert objective.settle(experiment.session) == 1
     assert rewards(experiment)[0] == ("corrected", 4.0)
     assert experiment.verify() == []
 
@@ -95,9 +95,9 @@ def test_windows_begin_with_the_exposure(tmp_path):
     clock.now += 100.0
     experiment.expose(ids[:1])
     clock.now += 29.0
-    assert objective.settle(experiment.context) == 0
+    assert objective.settle(experiment.session) == 0
     clock.now += 1.0
-    assert objective.settle(experiment.context) == 1
+    assert objective.settle(experiment.session) == 1
     assert [s for s, _ in rewards(experiment)] == ["told", "pending"]
 
 
@@ -136,7 +136,7 @@ def test_the_audit_says_how_many(tmp_path):
     experiment = made(tmp_path, clock=clock, **BOTH)
     experiment.ask(6)
     clock.now += 30.0
-    objective.settle(experiment.context)
+    objective.settle(experiment.session)
     with experiment.database.read() as c:
         (detail,) = c.execute(schema.audit.select().where(schema.audit.c.what == "combine")).mappings()
     assert json.loads(detail["detail"]) == {"first": 6, "corrected": 0, "cutoff": 1000.0}

@@ -379,7 +379,7 @@ def test_every_version_has_the_prior_of_its_rewards(tmp_path):
     assert experiment.policy(1)["prior"] == {}
     with experiment.database.read() as c:
         entry = experiment.policy(3)
-        rows = experiment.context.fold.until(c, entry["watermark"], entry["t"]).rows(False, None)
+        rows = experiment.session.fold.until(c, entry["watermark"], entry["t"]).rows(False, None)
     assert experiment.policy(3)["prior"] == priors.fitted(Gaussian(sd=2.0), rows.arms, rows.rewards)
     assert experiment.policy(4)["prior"] != experiment.policy(3)["prior"]
     assert experiment.status()["prior"].startswith("learned from all arms: an arm's mean is 50.")

@@ -8,94 +8,21 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 from typer.testing import CliRunner
 
 from blts import cli
 from blts.errors import BltsError, ConfigError
-from blts.live import Experiment, Spec, rehearse
-from blts.live.closing import Closed
-from blts.live.conclusions.naming import named_by_reports
+from blts.live import Experiment, rehearse
+from blts.live.conclusions.comparing import Seen, may_name
+from blts.live.conclusions.counted import counted
 from blts.live.export import table_of
-from blts.live.ledger import Fold
 from blts.live.rehearsal import simulating
 from blts.live.rehearsal.assumptions import AssumedArm, delay_of, seconds_of
-from blts.live.rehearsal.planning import Plan, plan_of, world
-from blts.live.rehearsal.results import Measured, Share
+from blts.live.rehearsal.measured import Measured, Share
+from blts.live.rehearsal.planning import Plan
 from blts.live.rehearsal.simulating import run
-from experiments import Hand
 from laws import LEVEL
-
-HOUR, DAY = 3600.0, 86400.0
-TRUTH = {"A": "0.2", "B": "0.5"}
-REPLICATIONS = range(32)  # everywhere the same, so that few programs are compiled
-SETTINGS = {"units": 120, "per_day": 120.0, "delay": "exponential 3h", "step": "1h", "replications": 32}
-
-
-def planned(spec, truth=None, *, units=120, per_day=120.0, delay="exponential 3h", **settings) -> Plan:
-    defaults = {"seed": 5, "exposed": 1.0, "step": "1h", "report": "6h"}
-    return plan_of(spec, truth or TRUTH, units, per_day=per_day, delay=delay, **defaults | settings)
-
-
-def far_apart(model, arms, rewards, active) -> int | None:
-    """A rule that costs little: the better of two arms whose means are two standard errors apart."""
-    del model
-    one, other = (rewards[arms == arm] for arm in active)
-    if min(len(one), len(other)) < 5:
-        return None
-    gap, se = other.mean() - one.mean(), math.sqrt(one.var() / len(one) + other.var() / len(other))
-    return None if abs(gap) < 2 * se else active[int(gap > 0)]
-
-
-class Driven:
-    """A full experiment in a database, driven through the steps of a rehearsal with the rewards of one of its replications."""
-
-    def __init__(self, plan: Plan, replication: int):
-        self.world, self.spec, self.clock = world(plan, replication), plan.spec, Hand()
-        self.clock.now = 0.0
-        self.arms: list[int] = []
-        self.refreshes, self.winner, self.waiting = 0, None, []
-        self.labels, arrived, read, steps = [arm.label for arm in self.spec.arms], 0, 0.0, plan.steps()
-        seeded = dataclasses.replace(self.spec, seed=self.world.seed)
-        with Experiment.create("sqlite://", "driven", spec=seeded, clock=self.clock) as experiment:
-            for i, (now, until) in enumerate(steps):
-                self.clock.now = now
-                self._step(experiment, list(range(arrived, until)))
-                arrived = until
-                if now // plan.report > read or i == len(steps) - 1:
-                    read = now // plan.report
-                    self.winner = self._named(experiment) if self.winner is None else self.winner
-            self.versions = experiment.status()["policies"]
-
-    def _step(self, experiment: Experiment, queue: list[int]) -> None:
-        now, done = self.clock.now, True
-        while done:
-            decisions = experiment.ask(len(queue)).decisions if queue else ()
-            if self.spec.exposure == "explicit":
-                experiment.expose([d.id for unit, d in zip(queue, decisions, strict=False) if self.world.exposed[unit]])
-            for unit, decision in zip(queue, decisions, strict=False):
-                self.arms.append(self.labels.index(decision.arm))
-                reward = self.world.rewards[unit, self.arms[-1]]
-                if self.world.exposed[unit] and reward != self.spec.default_reward:
-                    self.waiting.append((now + self.world.delays[unit], decision.id, reward))
-            queue = queue[len(decisions) :]
-            due = [(name, reward) for at, name, reward in self.waiting if at <= now]
-            if due:
-                assert experiment.tell(due).accepted == len(due)
-            self.waiting = [row for row in self.waiting if row[0] > now]
-            refreshed = experiment.refresh().refreshed
-            self.refreshes += refreshed
-            done = refreshed and bool(queue)
-
-    def _named(self, experiment: Experiment) -> int | None:
-        """The winner by what stands in the ledger now."""
-        with experiment.database.read() as c:
-            row = experiment.context.row(c)
-            fold = Fold(experiment.id).until(c, row.position, row.t)
-            model = experiment.context.model
-        rows = Closed.at(self.spec, fold, self.clock.now).rows(self.spec.exposure == "explicit")
-        return far_apart(model, rows.arms, rows.rewards, tuple(range(len(self.labels)))) if len(rows.t) else None
-
+from rehearsals import DAY, HOUR, REPLICATIONS, SETTINGS, TRUTH, Driven, far_apart, planned, smallest_p, spec_of
 
 SPECS = {
     "windows": {"window": 6 * HOUR, "default_reward": 0.0},
@@ -113,11 +40,6 @@ SPECS = {
     "chains": {"sampler": "blts", "batching": {"name": "fixed", "size": 40}},
 }
 HEAVY = ("chains", "from the vector", "external")  # these compile, or refresh at every step
-
-
-def spec_of(**settings) -> Spec:
-    defaults = {"arms": ["A", "B"], "model": "bernoulli", "batching": {"name": "fixed", "size": 20}}
-    return Spec.of(**defaults | settings)
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in HEAVY else ()) for name in SPECS])
@@ -155,14 +77,6 @@ def rehearsed(plan: Plan, replications) -> np.ndarray:
     return numbers([arms[:t] for arms, t in zip(block.arms, block.t, strict=True)], block.refreshes, block.winner >= 0)
 
 
-def smallest_p(some: np.ndarray, others: np.ndarray) -> float:
-    """Of t-tests for each column, with the variances of both; where both are constant, whether they are the same."""
-    gap = np.abs(some.mean(0) - others.mean(0))
-    se = np.sqrt(some.var(0, ddof=1) / len(some) + others.var(0, ddof=1) / len(others))
-    t = np.divide(gap, se, out=np.where(gap > 1e-9, np.inf, 0.0), where=se > 1e-9)
-    return float(2 * stats.t.sf(t, min(len(some), len(others)) - 1).min())
-
-
 PREDICTED = {"window": 6 * HOUR, "default_reward": 0.0, "floor": 0.3}
 APART = {"A": 0.1, "B": 0.9}
 
@@ -183,8 +97,9 @@ def test_replications_do_not_depend_on_each_other(monkeypatch):
     monkeypatch.setattr(simulating, "AT_ONCE", 32 * 120 * 2)  # blocks of 32
     whole = rehearse(spec, TRUTH, **SETTINGS | {"replications": 64, "seed": 5, "report_every": "6h", "winner_of": far_apart})
     middle = run(planned(spec), range(16, 48), far_apart).outcome()
-    for name, values in middle._asdict().items():
-        assert np.array_equal(getattr(whole, name)[16:48], values, equal_nan=True), name
+    assert middle.acts.rule.tolist() == [-1] * 32
+    for name, values in middle._replace(acts=None)._asdict().items():
+        assert values is None or np.array_equal(getattr(whole, name)[16:48], values, equal_nan=True), name
     assert not (whole.counts[0] == whole.counts[1]).all()
 
 
@@ -196,8 +111,8 @@ def test_a_cadence_that_a_step_cannot_follow_is_said():
 # Winners
 
 
-def test_winners_are_those_that_reports_name(tmp_path):
-    """The rule alone, and whole reports of experiments with the same rewards: 10 of 100 against more and more."""
+def test_no_winner_without_what_is_looked_at_first(tmp_path):
+    """A rehearsal compares arms only where the evidence is enough; reports name winners only there. 10 of 100 against more."""
     found = {}
     for b in (10, 20, 30, 35, 60):
         experiment = Experiment.create(tmp_path / "x.db", f"{b}", ["A", "B"], "conversions", "uniform", "external")
@@ -206,10 +121,12 @@ def test_winners_are_those_that_reports_name(tmp_path):
             left[d.arm] -= 1
             experiment.tell([(d.id, float(left[d.arm] >= 0))])
         table = table_of(experiment)
-        alone = named_by_reports(experiment.context.model, table.arms, table.rewards, (0, 1))
-        found[b] = experiment.report()["winner"], None if alone is None else "AB"[alone]
-    assert all(whole == alone for whole, alone in found.values())
-    assert {whole for whole, _ in found.values()} == {None, "B"}
+        known = counted(table, experiment.spec, experiment.session.now())
+        enough = may_name(Seen(table, known, experiment.spec, experiment.session.model), (0, 1))
+        found[b] = experiment.report()["winner"], enough
+    assert all(enough for winner, enough in found.values() if winner is not None)
+    assert {winner for winner, _ in found.values()} == {None, "B"}
+    assert {enough for _, enough in found.values()} == {True, False}  # it saves something
 
 
 def test_a_rule_of_your_own_names_winners():

@@ -45,9 +45,9 @@ def test_a_rule_that_says_nothing_is_refused(rule, words):
 
 
 def test_moments():
-    assert stopping.seconds_of("1970-01-02") == stopping.seconds_of("1970-01-02T02:00+02:00") == 86400.0
-    assert stopping.seconds_of(12) == 12.0
-    assert stopping.seconds_of(None) == math.inf
+    assert stopping.moment_of("until", "1970-01-02") == stopping.moment_of("until", "1970-01-02T02:00+02:00") == 86400.0
+    assert stopping.moment_of("until", 12) == 12.0
+    assert stopping.moment_of("until", None) == math.inf
 
 
 def report(p=(0.2, 0.8), loss=(0.1, 0.01), **more):

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from blts.errors import BltsError, ConfigError, StoreError
-from blts.live import Experiment, SharedSeed, asking, schema
+from blts.live import Experiment, SharedSeed, asking, database, schema
 from blts.live.combining import Combiner, Waiting
 from experiments import LABELS, created, made, rewarded
 
@@ -47,7 +47,7 @@ def test_ids_of_a_database_that_was_created_again_are_unknown(tmp_path):
     new = made(tmp_path)
     new.ask(3)
     assert new.tell(ids).unknown == 3
-    assert new.status()["pending"] == 3
+    assert new.status()["without_reward"] == 3
 
 
 def test_negative_zero_verifies(url):
@@ -96,6 +96,25 @@ def test_a_unit_keeps_its_decision(url):
     assert experiment.verify() == []
 
 
+def test_returning_units_wait_for_no_writer(tmp_path, monkeypatch):
+    """Their decisions never change, so they are read; new units wait."""
+    experiment = made(tmp_path, strict=False)
+    first = experiment.ask(units=["ann", "bob"])
+    experiment.pause()
+    monkeypatch.setattr(database, "PATIENCE", 0.1)
+    with sqlite3.connect(tmp_path / "blts.db", isolation_level=None) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        assert experiment.ask(units=["bob", "ann"]).decisions == first.decisions[::-1]
+        assert experiment.ask(units=["bob"]).paused
+        with pytest.raises(StoreError, match="locked"):
+            experiment.ask(units=["ann", "cid"])
+        writer.execute("ROLLBACK")
+    writer.close()
+    answer = experiment.ask(units=["ann", "cid"])
+    assert [d.unit for d in answer.decisions] == ["ann"]
+    assert answer.why == "the experiment is paused"
+
+
 def test_units_are_not_stored_in_clear(tmp_path):
     """Nowhere in the database's files, the write-ahead log too, whatever became of the rows about them."""
     experiment = made(tmp_path, strict=False, exposure="explicit", metrics=[{"name": "m", "model": "numbers", "role": "secondary"}])
@@ -122,7 +141,7 @@ def test_units_are_not_stored_in_clear(tmp_path):
         (hashed,) = c.execute("SELECT unit FROM blts_units").fetchone()
     c.close()
     other = made(tmp_path, "other")
-    assert asking.unit_hash(other.context, unit) != hashed == asking.unit_hash(experiment.context, unit)  # keyed
+    assert asking.unit_hash(other.session, unit) != hashed == asking.unit_hash(experiment.session, unit)  # keyed
 
 
 def test_a_unit_named_like_a_decision_is_exposed_by_its_own_name(tmp_path):
@@ -226,14 +245,14 @@ REQUESTS = (
 
 def request_of(experiment: Experiment, n, units, request_id) -> asking.Request:
     given = units or ()
-    return asking.Request(n or len(given), units, tuple(asking.unit_hash(experiment.context, u) for u in given), request_id)
+    return asking.Request(n or len(given), units, tuple(asking.unit_hash(experiment.session, u) for u in given), request_id)
 
 
 def ledger_of(experiment: Experiment) -> dict:
     """What is stored, without times, random ids and digests of them."""
     with experiment.database.read() as c:
         read = lambda table, *names: c.execute(sa.select(*(table.c[n] for n in names)).order_by(table.c.position)).all()  # noqa: E731
-        row = experiment.context.row(c)
+        row = experiment.session.row(c)
         return {
             "decisions": read(schema.decisions, "t", "arm", "batch", "policy", "vector", "position"),
             "units": sorted(read(schema.units, "t", "position")),
@@ -253,7 +272,7 @@ def test_a_group_of_asks_is_those_asks_one_by_one(tmp_path, strict):
     one, all_ = (created(tmp_path / f"{name}.db", strict=strict) for name in ("one", "all"))
     single = [plain(one.ask(n, r, units=list(u) if u else None), one.code) for n, u, r in REQUESTS]
     group: list[Waiting] = [Waiting(request_of(all_, *request)) for request in REQUESTS]
-    asking.ask_all(all_.context, group)
+    asking.ask_all(all_.session, group)
     together = [plain(waiting.answer, all_.code) for waiting in group]
     assert together == single
     assert ledger_of(all_) == ledger_of(one)
@@ -264,7 +283,7 @@ def test_a_request_that_is_refused_does_not_spoil_its_group(tmp_path):
     experiment = made(tmp_path, strict=False)
     experiment.ask(2, request_id="r1")
     group: list[Waiting] = [Waiting(request_of(experiment, *r)) for r in ((1, None, None), (3, None, "r1"), (1, None, None))]
-    asking.ask_all(experiment.context, group)
+    asking.ask_all(experiment.session, group)
     assert isinstance(group[1].error, ConfigError)
     assert [len(w.answer.decisions) for w in (group[0], group[2])] == [1, 1]
     assert experiment.verify() == []

@@ -99,7 +99,7 @@ def test_external_batches_learn_from_silence_and_corrections(tmp_path):
     assert experiment.refresh().version == 4
     assert sum(experiment.policy()["n"].values()) == 3
     assert not experiment.refresh().refreshed
-    assert experiment.status()["pending"] == 0
+    assert experiment.status()["without_reward"] == 0
     assert experiment.verify() == []
 
 
@@ -149,7 +149,7 @@ def test_decisions_go_on_while_a_batch_is_awaited(tmp_path):
     assert len(more.decisions) == 4
     assert {d.policy for d in more.decisions} == {1}
     assert (more.feedback_due, more.awaited, more.why) == (True, 6, None)  # only those of the closed batch are awaited
-    assert experiment.status()["pending"] == 10
+    assert experiment.status()["without_reward"] == 10
     experiment.tell(rewarded(first))
     assert experiment.refresh().in_use
     assert experiment.status()["batch_size"] == 4  # those in between are of the next batch

@@ -193,8 +193,8 @@ def test_rows_that_are_all_unknown_are_an_error(tmp_path):
     assert run(path, "tell", "mail", given=mixed)[0] == 0
     assert run(path, "tell", "mail", "--strict", given=mixed)[0] == 5
     assert run(path, "tell", "mail", given=f"decision_id,reward\n{ids[0]},1\n")[0] == 0  # a duplicate is no error
-    assert json.loads(run(path, "status", "mail", "--json")[1])["pending"] == 2
-    assert "pending" in run(path, "status", "mail")[1]
+    assert json.loads(run(path, "status", "mail", "--json")[1])["without_reward"] == 2
+    assert "without a reward" in run(path, "status", "mail")[1]
 
 
 def test_rows_with_lone_surrogates_are_reported_and_the_others_recorded(tmp_path):

@@ -3,8 +3,14 @@
 from .base import Agent as Agent
 from .beliefs import Belief as Belief
 from .beliefs import Exact as Exact
+from .beliefs import LaplaceApproximation as LaplaceApproximation
+from .beliefs import LastLayer as LastLayer
 from .beliefs import Perturb as Perturb
 from .beliefs import Pool as Pool
+from .beliefs import Tempered as Tempered
+from .estimates import UCB as UCB
+from .estimates import Greedy as Greedy
+from .estimates import SquareCB as SquareCB
 from .index import UCB1 as UCB1
 from .index import BayesUCB as BayesUCB
 from .index import EpsilonGreedy as EpsilonGreedy

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from .._module import Contract
 from .._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, Tree
 from ..declared import attribute, default, optional, required
+from ..lanes import on_cpu
 from ..models.marginal import Marginal
 
 
@@ -125,6 +126,10 @@ class Agent(Contract):
     """The model of rewards that it learns, stacked over arms, or that it plans with; None where it has none."""
     belief = default(None)
     """How it holds its posterior; None where it has none."""
+    shared = default(False)
+    """Whether all arms have one θ, and differ in their features alone."""
+    features = default(None)
+    """What the rewards of an arm depend on, `features(obs, action)`; None for `contexts.features`."""
     plain_memory = default(False)
     """Whether its memory is the model's summary or a log of rows: rewards can then be added many at a time."""
     starts_from_prior = default(False)
@@ -159,11 +164,23 @@ class Agent(Contract):
         """
         raise NotImplementedError
 
-    def propensities_are_exact(self, state: Tree) -> bool:
+    def seen(self, row: Row) -> Row:
+        """A round as its model sees it.
+
+        Args:
+            row: the round as the environment shows it.
+
+        Returns:
+            By default the round as it is.
+        """
+        return row
+
+    def propensities_are_exact(self, state: Tree, obs: Tree = ()) -> bool:
         """Whether `propensities` is exact up to quadrature, rather than estimated from draws.
 
         Args:
             state: that of the batch.
+            obs: what the environment shows; `()` for a bandit without contexts.
 
         Returns:
             True by default.
@@ -183,11 +200,24 @@ class Agent(Contract):
         return None
 
 
-def argmax(values: Float[Array, " actions"]) -> Int[Array, ""]:
+def argmax(values: Float[Array, " actions"], available: Bool[Array, " actions"] | None = None) -> Int[Array, ""]:
     """The first index of the largest value; a NaN is never the largest.
 
-    Two plain reductions: XLA's own argmax takes several times as long on a CPU.
+    On a CPU two plain reductions: XLA's own argmax takes several times as long there.
+
+    Args:
+        values: of all actions.
+        available: which actions can be played; None where all can.
+
+    Returns:
+        The index. Where no action is available, the first of the largest values.
     """
     actions = values.shape[0]
     order = jnp.where(jnp.isnan(values), -jnp.inf, values)
-    return jnp.min(jnp.where(order == jnp.max(order), jnp.arange(actions), actions))
+    if available is None and not on_cpu():
+        return jnp.argmax(order)
+    if available is None:
+        return jnp.min(jnp.where(order == jnp.max(order), jnp.arange(actions), actions))
+    allowed = available | ~jnp.any(available)
+    largest = (order == jnp.max(jnp.where(allowed, order, -jnp.inf))) & allowed
+    return jnp.min(jnp.where(largest, jnp.arange(actions), actions))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from .. import _random, models
+from .. import _random, contexts, models
 from .._module import array, at_least, module, positive, static
 from .._typing import Array, Bool, Float, Info, Int, Numbers, Row, Tree
 from ..declared import fact, rests_on
@@ -44,9 +44,30 @@ def _order(key, actions: int) -> Float[Array, " actions"]:
     return _random.uniform(key, (actions,))
 
 
-def _best(values: Float[Array, " actions"], order: Float[Array, " actions"]) -> Int[Array, ""]:
-    """The index of the largest value, the first in the order among equals."""
-    return argmax(jnp.where(values == jnp.max(values), 1.0 + order, 0.0))
+def _best(values: Float[Array, " actions"], order: Float[Array, " actions"], obs: Tree = ()) -> Int[Array, ""]:
+    """The index of the largest value that is available, the first in the order among equals."""
+    mask = contexts.available(obs)
+    if mask is None:
+        return argmax(jnp.where(values == jnp.max(values), 1.0 + order, 0.0))
+    most = jnp.max(jnp.where(mask, values, -jnp.inf))
+    return argmax(jnp.where(values == most, 1.0 + order, 0.0), mask)
+
+
+def _any(key, actions: int, obs: Tree) -> Int[Array, ""]:
+    """An available action, each with the same probability."""
+    mask = contexts.available(obs)
+    if mask is None:
+        return (_random.uniform(key) * actions).astype(int)
+    return argmax(_random.uniform(key, (actions,)), mask)
+
+
+def _shares(actions: int, obs: Tree) -> Float[Array, " actions"]:
+    """The probabilities of `_any`."""
+    mask = contexts.available(obs)
+    if mask is None:
+        return jnp.full(actions, 1 / actions)
+    allowed = mask | ~jnp.any(mask)
+    return jnp.where(allowed, 1.0, 0.0) / jnp.sum(allowed)
 
 
 class _Index:
@@ -119,7 +140,7 @@ class UCB1(_Index, _RewardMeans, Agent):
         bonus = self.scale * jnp.sqrt(2 * jnp.log(played.t.astype(float)) / jnp.maximum(played.counts, 1))
         # An arm played in this batch but not observed yet has no mean: it waits for its reward.
         mean = jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf)
-        return _best(jnp.where(played.counts == 0, jnp.inf, mean + bonus), state.order)
+        return _best(jnp.where(played.counts == 0, jnp.inf, mean + bonus), state.order, obs)
 
 
 @module
@@ -144,17 +165,17 @@ class EpsilonGreedy(_RewardMeans, Agent):
     def act(self, key, state, obs, played):
         key_explore, key_arm = _random.split(key)
         explore = _random.uniform(key_explore) < self.c * self.actions / played.t
-        anything = (_random.uniform(key_arm) * self.actions).astype(int)
-        return jnp.where(explore, anything, self._greedy(state))
+        return jnp.where(explore, _any(key_arm, self.actions, obs), self._greedy(state, obs))
 
-    def _greedy(self, state) -> Int[Array, ""]:
-        return _best(jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf), state.order)
+    def _greedy(self, state, obs) -> Int[Array, ""]:
+        return _best(jnp.where(state.seen.n > 0, state.seen.mean, -jnp.inf), state.order, obs)
 
     @rests_on("act")
     def propensities_at(self, state, obs, played) -> Float[Array, " actions"]:
         """P(a is played) in this round of the batch."""
         explore = jnp.minimum(1.0, self.c * self.actions / played.t)
-        return explore / self.actions + jnp.where(jnp.arange(self.actions) == self._greedy(state), 1.0 - explore, 0.0)
+        greedy = jnp.arange(self.actions) == self._greedy(state, obs)
+        return explore * _shares(self.actions, obs) + jnp.where(greedy, 1.0 - explore, 0.0)
 
 
 @module
@@ -187,7 +208,7 @@ class SuccessiveElimination(_Index, _RewardMeans, Agent):
         return Survivors(_order(key, self.actions), self.empty(None, 0), jnp.ones(self.actions, bool))
 
     def best(self, state, obs, played):
-        return _best(jnp.where(state.alive, -played.counts.astype(float), -jnp.inf), state.order)
+        return _best(jnp.where(state.alive, -played.counts.astype(float), -jnp.inf), state.order, obs)
 
     def observe(self, keys, states, histories):
         info = Info.of(jnp.all(jnp.isfinite(histories.mean), -1))
@@ -217,11 +238,11 @@ class Uniform(_RewardMeans, Agent):
         return f"Uniform play of {self.actions} arms."
 
     def act(self, key, state, obs, played):
-        return (_random.uniform(key) * self.actions).astype(int)
+        return _any(key, self.actions, obs)
 
     @rests_on("act")
     def propensities(self, state, obs=()):
-        return jnp.full(self.actions, 1 / self.actions)
+        return _shares(self.actions, obs)
 
 
 @module
@@ -259,7 +280,9 @@ class BayesUCB(_Index, Agent):
             raise ConfigError(f"BayesUCB needs a model with an exact posterior, and {type(self.model).__name__} has none.")
         object.__setattr__(self, "model", models.stack(self.model, arms))
         object.__setattr__(self, "arms", arms)
-        if jax.eval_shape(lambda: self._laws(self.empty(None, 0), ())) is None:
+        if self.model.contextual:
+            raise ConfigError("BayesUCB is for bandits without contexts; use UCB (the agent lin-ucb) with contexts.")
+        if jax.eval_shape(lambda: self._laws(self.empty(None, 0))) is None:
             raise ConfigError(f"BayesUCB needs the law of the mean reward, and {type(self.model).__name__} has no closed one.")
 
     def __str__(self) -> str:
@@ -271,8 +294,8 @@ class BayesUCB(_Index, Agent):
         assert self.arms is not None
         return self.arms
 
-    def _laws(self, seen, obs) -> Any:
-        return marginals(self.model, seen, obs)
+    def _laws(self, seen) -> Any:
+        return marginals(self.model, seen, ())
 
     def init(self, key) -> Tree:
         return Known(_order(key, self.actions), self.empty(None, 0))
@@ -289,12 +312,12 @@ class BayesUCB(_Index, Agent):
     def best(self, state, obs, played):
         log_T = max(math.log(self.horizon), 1.0)
         u = 1 - 1 / (played.t * log_T**self.c)
-        laws = self._laws(state.seen, obs)
+        laws = self._laws(state.seen)
         u = jnp.broadcast_to(jnp.clip(u, 0.5, 1 - 1e-6), (self.actions,))  # the first index, at t = 1, is the median
         quantile = jax.vmap(lambda law, level: law.quantile(level))(laws, u)
         if self.count == "plays":
             quantile = laws.mean + (quantile - laws.mean) * self._shrink(state.seen, played.counts)
-        return _best(quantile, state.order)
+        return _best(quantile, state.order, obs)
 
     def _shrink(self, seen, plays):
         """√((κ + observed)/(κ + plays)) with κ the prior's worth in rewards: exact for Gaussian rewards."""

@@ -15,18 +15,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy import special
 
-from .._typing import Array, Float, Scalar
+from .._typing import Array, Bool, Float, Scalar
 from ..models.marginal import BetaLaw, GammaLaw, InverseGammaLaw, Marginal, NormalLaw
+from .base import argmax
 
 REACH = 6.0  # sds; a Gaussian has 2e-9 of its mass beyond
 Values = Float[Array, "arms nodes"]
+Mask = Bool[Array, " arms"] | None
 
 
-def of_laws(laws: Marginal, *, fast: bool = False) -> Float[Array, " arms"]:
+def of_laws(laws: Marginal, available: Mask = None, *, fast: bool = False) -> Float[Array, " arms"]:
     """The probability that each arm has the largest of independent draws, by quadrature.
 
     Args:
         laws: the distributions of the arms' mean rewards, stacked.
+        available: which arms can be played; None where all can, which `fast` assumes.
         fast: use a rule with far fewer nodes where the distributions are normal, Beta, Gamma or inverse Gamma. It needs double
             precision; its total variation error is below 1e-5 for normal arms and below 1e-4 for the others.
 
@@ -39,15 +42,30 @@ def of_laws(laws: Marginal, *, fast: bool = False) -> Float[Array, " arms"]:
     >>> propensity.of_laws(NormalLaw(jnp.array([0.0, 0.0]), jnp.array([1.0, 2.0]))).round(3).tolist()
     [0.5, 0.5]
     """
-    p = _by_densities(laws) if fast and isinstance(laws, FAST_LAWS) else _on_all_nodes(laws)
+    p = _by_densities(laws) if fast and isinstance(laws, FAST_LAWS) else _on_all_nodes(laws, allowed(available))
     return p / jnp.sum(p)
 
 
-def of_values(values: Float[Array, "arms size"]) -> Float[Array, " arms"]:
-    """The same, exactly, for arms that each draw one of their own values uniformly at random.
+def of_members(values: Float[Array, "arms size"], available: Mask = None) -> Float[Array, " arms"]:
+    """The share of members that each arm is the best of, where one member, drawn uniformly at random, gives all arms their values.
+
+    Args:
+        values: of every arm at every member.
+        available: which arms can be played; None where all can.
+
+    Returns:
+        Probabilities that sum to 1. Of equal values the first arm's wins, as in `argmax`.
+    """
+    best = jax.vmap(lambda one: argmax(one, available), 1)(values)
+    return jnp.mean(jnp.arange(values.shape[0])[:, None] == best, axis=1, dtype=float)
+
+
+def of_values(values: Float[Array, "arms size"], available: Mask = None) -> Float[Array, " arms"]:
+    """The same, exactly, for arms that each draw one of their own values uniformly at random, independently.
 
     Args:
         values: what each arm may draw.
+        available: which arms can be played; None where all can.
 
     Returns:
         Probabilities that sum to 1. Of equal values the first arm's wins, as in `argmax`.
@@ -60,10 +78,25 @@ def of_values(values: Float[Array, "arms size"]) -> Float[Array, " arms"]:
         left, right = (jnp.searchsorted(ordered, values, side=side) for side in ("left", "right"))
         return jnp.where(first, right, left) / size
 
+    playable = allowed(available)
     F = jax.vmap(share_below)(values, jnp.arange(arms)).reshape(arms, arms * size)
+    F = F if playable is None else jnp.where(playable[:, None], F, 1.0)
     others = _product_of_others(F).reshape(arms, arms, size)
     p = jnp.mean(others[jnp.arange(arms), jnp.arange(arms)], axis=-1)
+    p = p if playable is None else jnp.where(playable, p, 0.0)
     return p / jnp.sum(p)
+
+
+def allowed(available: Mask) -> Mask:
+    """The arms that may be played.
+
+    Args:
+        available: a mask; None where all arms are available.
+
+    Returns:
+        The mask, or all arms where none is available, as in `argmax`.
+    """
+    return None if available is None else available | ~jnp.any(available)
 
 
 # The general rule
@@ -72,7 +105,7 @@ NODES = 41  # an arm; on the sorted union of all arms' nodes a rare arm (p ≈ 1
 _Z = np.linspace(-REACH, REACH, NODES)
 
 
-def _on_all_nodes(laws: Marginal) -> Float[Array, " arms"]:
+def _on_all_nodes(laws: Marginal, available: Mask) -> Float[Array, " arms"]:
     """The trapezoid rule in dF_a on the union of the nodes mean ± z·sd of all arms, with F_b exact at each node.
 
     The rule is applied with and without the nodes' midpoints, and extrapolated: (4 fine - coarse)/3 has error O(h⁴).
@@ -82,13 +115,15 @@ def _on_all_nodes(laws: Marginal) -> Float[Array, " arms"]:
     middle = 0.5 * (nodes[1:] + nodes[:-1])
     x = jnp.append(jnp.stack([nodes[:-1], middle], 1).ravel(), nodes[-1])
     F, upper = jax.vmap(lambda law: (law.cdf(x), law.survival(x)))(laws)  # [arms, nodes]
+    if available is not None:
+        F, upper = jnp.where(available[:, None], F, 1.0), jnp.where(available[:, None], upper, 0.0)
     others = _product_of_others(F)
     # Near F = 1 the increments of F have no digits left, those of 1 - F do: rare arms live there.
     rise = jnp.where(F[:, 1:] > 0.5, upper[:, :-1] - upper[:, 1:], F[:, 1:] - F[:, :-1])
     fine = jnp.sum(0.5 * (others[:, 1:] + others[:, :-1]) * rise, axis=1)
     coarse = jnp.sum(0.5 * (others[:, 2::2] + others[:, :-2:2]) * (rise[:, ::2] + rise[:, 1::2]), axis=1)
     p = (4 * fine - coarse) / 3 + others[:, 0] * F[:, 0] + others[:, -1] * upper[:, -1]
-    return jnp.maximum(p, 0.0)
+    return jnp.maximum(p if available is None else jnp.where(available, p, 0.0), 0.0)
 
 
 def _product_of_others(F: Values) -> Values:

@@ -9,3 +9,4 @@ from .clock import Sequential as Sequential
 from .clock import StaticDoubling as StaticDoubling
 from .counts import DoubledSinceSwitch as DoubledSinceSwitch
 from .counts import DoublingCounts as DoublingCounts
+from .determinant import Determinant as Determinant

@@ -10,6 +10,10 @@ from ..registry import build, register
 from .setting import Setting
 
 
+def _thompson(on: Setting, belief: Any) -> agents.Thompson:
+    return agents.Thompson(on.model, belief, on.actions, on.shared, on.features)
+
+
 def _belief(chain: samplers.Chain, gamma: float | str, pool: int) -> Any:
     return agents.Pool(chain, pool) if pool else agents.Perturb(chain, gamma)
 
@@ -18,7 +22,7 @@ def _belief(chain: samplers.Chain, gamma: float | str, pool: int) -> Any:
 def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=1.0, pool=0, control_variate=False):
     """Langevin Thompson sampling with SGLD (Algorithms 1 and 2); with dynamic batching this is BLTS."""
     chain = samplers.sgld(step_size, steps, minibatch, control_variate=control_variate)
-    return agents.Thompson(on.model, _belief(chain, gamma, pool), on.actions)
+    return _thompson(on, _belief(chain, gamma, pool))
 
 
 @register("agent", "thompson")
@@ -28,32 +32,42 @@ def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS, sampler=
     With the name of a sampler as `sampler`, a pool of its chains for every model.
     """
     if sampler is None:
-        return agents.Thompson(on.model, agents.beliefs.default_belief(on.model, pool, steps), on.actions)
+        return _thompson(on, agents.beliefs.default_belief(on.model, pool, steps))
     chain = dataclasses.replace(build("sampler", sampler), steps=steps)
-    return agents.Thompson(on.model, agents.Pool(chain, pool), on.actions)
+    return _thompson(on, agents.Pool(chain, pool))
 
 
 @register("agent", "exact-ts")
 def exact_ts(on: Setting):
     """Thompson sampling with exact posterior draws, for conjugate models."""
-    return agents.Thompson(on.model, agents.Exact(), on.actions)
+    return _thompson(on, agents.Exact())
 
 
 @register("agent", "ula-ts")
 def ula_ts(on: Setting, step_size=0.1, steps=50, gamma=1.0, pool=0):
     """Thompson sampling with the unadjusted Langevin algorithm on all data."""
-    return agents.Thompson(on.model, _belief(samplers.ula(step_size, steps), gamma, pool), on.actions)
+    return _thompson(on, _belief(samplers.ula(step_size, steps), gamma, pool))
 
 
 @register("agent", "mala-ts")
 def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64):
     """Thompson sampling with a pool of Metropolis-adjusted Langevin chains on all data."""
-    return agents.Thompson(on.model, _belief(samplers.mala(step_size, steps), gamma, pool), on.actions)
+    return _thompson(on, _belief(samplers.mala(step_size, steps), gamma, pool))
+
+
+@register("agent", "baoab-ts")
+def baoab_ts(on: Setting, step_size=0.8, friction=1.4, steps=20, minibatch=None, gamma=1.0, pool=64, control_variate=False):
+    """Thompson sampling with a pool of underdamped Langevin chains (BAOAB), on all data or on minibatches."""
+    chain = samplers.baoab(step_size, steps, minibatch, friction=friction, control_variate=control_variate)
+    return _thompson(on, _belief(chain, gamma, pool))
 
 
 register("agent", "ucb1", "UCB1: bonus on plays, mean on observed rewards.", prior=False)(agents.UCB1)
 register(
-    "agent", "bayes-ucb", "Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward."
+    "agent",
+    "bayes-ucb",
+    "Bayes-UCB: the posterior quantile 1 - 1/(t (log T)^c), for models with a closed law of the mean reward.",
+    worlds=("bandit",),
 )(agents.BayesUCB)
 register("agent", "eps-greedy", "Decaying ε-greedy: ε = min(1, c·N/t).", prior=False)(agents.EpsilonGreedy)
 register("agent", "base", "Batched successive elimination (BaSE, Gao et al. 2019).", prior=False)(agents.SuccessiveElimination)

@@ -25,6 +25,15 @@ register(
 )(batching.DoublingCounts)
 
 
+@register("batching", "determinant")
+def determinant(on: Setting, factor=2.0, per_arm=False):
+    """A batch closes when the determinant of the precision of θ has grown by more than `factor` (Abbasi-Yadkori et al. 2011).
+
+    For contextual models. With `per_arm`, when that of some arm's θ has.
+    """
+    return batching.Determinant.of(on, factor, per_arm)
+
+
 @register("batching", "doubled-since-switch")
 def doubled_since_switch(on: Setting, pseudo_count="prior"):
     """A batch closes when the plays of an arm, or of a pair, exceed twice what they were when it began (TSDE's reading).

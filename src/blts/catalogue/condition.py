@@ -82,7 +82,7 @@ def condition(
 
     problem: Problem = entries["environment"].build(**chosen["environment"])
     _check_world(entries["agent"], problem, env)
-    if "model" in entries and (prior in problem.priors or problem.world != "bandit"):  # the environment's own priors come first
+    if "model" in entries and (prior in problem.priors or problem.world not in BANDITS):  # the environment's own priors come first
         del entries["model"]
         sorted_options(entries, given, ORDER)
     elif "model" in entries:
@@ -104,6 +104,8 @@ def condition(
 
 
 ORDER = ("agent", "batching", "environment", "model")
+BANDITS = ("bandit", "contextual")
+"""The worlds that an agent can play where it does not say so itself."""
 
 
 def sorted_options(
@@ -135,8 +137,13 @@ def sorted_options(
 
 
 def _check_world(agent: registry.Entry, problem: Problem, env: str) -> None:
-    if problem.world in agent.about.get("worlds", ("bandit",)):
+    if problem.world in agent.about.get("worlds", BANDITS):
         return
-    fitting = [e.name for e in registry.entries("agent").values() if problem.world in e.about.get("worlds", ("bandit",))]
-    kind = {"bandit": "a bandit", "table": "a tabular MDP", "parametric": "an MDP with a parameter vector"}[problem.world]
+    fitting = [e.name for e in registry.entries("agent").values() if problem.world in e.about.get("worlds", BANDITS)]
+    kind = {
+        "bandit": "a bandit without contexts",
+        "contextual": "a bandit with contexts",
+        "table": "a tabular MDP",
+        "parametric": "an MDP with a parameter vector",
+    }[problem.world]
     raise ConfigError(f"The agent {agent.name!r} cannot play {env!r}, which is {kind}; use one of {', '.join(fitting)}.")

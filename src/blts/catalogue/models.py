@@ -15,3 +15,12 @@ register("model", "exponential", "Waiting times.")(models.Exponential)
 register("model", "gamma", "Amounts above zero with a known shape.")(models.Gamma)
 register("model", "log-normal", "Amounts above zero whose logarithm is Gaussian.")(models.LogNormal)
 register("model", "zero-inflated-log-normal", "Revenue: nothing, or a log-normal amount.")(models.ZeroInflatedLogNormal)
+# Models of the features of a round, which a live experiment or an environment must have.
+for _name, _builder, _summary in (
+    ("linear", models.Linear, "Rewards that are linear in the features of a round."),
+    ("linear-unknown-variance", models.LinearUnknownVariance, "The same, with a spread that is learned too."),
+    ("logistic", models.Logistic, "Rewards 0 or 1 that depend on the features of a round."),
+    ("poisson-regression", models.PoissonRegression, "Counts that depend on the features of a round."),
+    ("network", models.Network, "A small neural network of the features of a round."),
+):
+    register("model", _name, _summary, contextual=True)(_builder)

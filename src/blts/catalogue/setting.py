@@ -31,6 +31,16 @@ class Setting(NamedTuple):
         return self.env.actions
 
     @property
+    def shared(self) -> bool:
+        """Whether all arms of a contextual bandit have one θ."""
+        return self.env.shared
+
+    @property
+    def features(self) -> Any:
+        """The feature map of a contextual bandit; None for `contexts.features`."""
+        return self.env.features
+
+    @property
     def states(self) -> int:
         """How many states a batching scheme counts visits for: 1 for a bandit.
 

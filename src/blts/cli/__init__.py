@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BltsError
-from . import experiment, listing, mdp, paper, simulate, study, worker
+from . import evaluate, experiment, listing, mdp, paper, simulate, study, worker
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("simulate")(simulate.command)
+app.command("evaluate")(evaluate.command)
 app.command("list")(listing.command)
 app.command("paper")(paper.command)
 app.command("worker")(worker.command)

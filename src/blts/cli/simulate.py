@@ -14,7 +14,8 @@ from ..errors import ConfigError
 
 def command(
     env: Annotated[str, typer.Option(help="The environment; `blts list` shows all.")] = "gaussian",
-    agent: Annotated[str, typer.Option(help="The agent.")] = "blts",
+    agent: Annotated[str | None, typer.Option(help="The agent; blts by default.")] = None,
+    sampler: Annotated[str | None, typer.Option(help="A sampler: Thompson sampling with a pool of its chains.")] = None,
     batching: Annotated[str | None, typer.Option(help="When rewards are seen; by default as is usual for the agent.")] = None,
     prior: Annotated[
         str | None, typer.Option(help="A prior of the environment, or of a bandit a model; by default its first.")
@@ -38,6 +39,11 @@ def command(
     from ..compilation import keep_programs
 
     options = options_of(set_ or [])
+    if sampler is not None:
+        if agent not in (None, "thompson"):
+            raise ConfigError(f"--sampler is for the agent thompson, and {agent} has its own; leave one of them out.")
+        agent, options = "thompson", options | {"sampler": sampler}
+    agent = agent or "blts"
     keep_programs()
     from ..catalogue import condition
     from ..simulation import simulate

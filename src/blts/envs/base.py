@@ -87,6 +87,10 @@ class Env(Contract):
     once (`leap/`)."""
     model = default(None)
     """The model that rewards are drawn from, if `pays_as_model`."""
+    shared = default(False)
+    """Whether all arms have one θ."""
+    features = default(None)
+    """The feature map that its rewards use; None for `contexts.features`."""
     dynamics = default(None)
     """The dynamics of its transitions, if known."""
     truth = default(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,9 +25,27 @@ def remember_summary(model: Any, summaries: Tree, row: Row, live: Bool[Array, ""
     Returns:
         The new summaries.
     """
-    added = arm(model, row.action).add(arm(summaries, row.action), row)
-    mine = (jnp.arange(jax.tree.leaves(summaries)[0].shape[0]) == row.action) & live
-    return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (old.ndim - 1)), new, old), added, summaries)
+    return remember_arm(lambda single, summary: single.add(summary, row), model, summaries, row.action, live)
+
+
+def remember_arm(
+    add: Callable[[Any, Tree], Tree], model: Any, histories: Tree, action: Int[Array, ""], live: Bool[Array, ""]
+) -> Tree:
+    """Change what is remembered of one arm.
+
+    Args:
+        add: from the model of that arm and its history to its new history.
+        model: stacked.
+        histories: of every arm.
+        action: the arm.
+        live: False where nothing is to be changed.
+
+    Returns:
+        The new histories.
+    """
+    added = add(arm(model, action), arm(histories, action))
+    mine = (jnp.arange(jax.tree.leaves(histories)[0].shape[0]) == action) & live
+    return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (old.ndim - 1)), new, old), added, histories)
 
 
 def counts_of(history: Tree) -> Int[Array, "*block arms"]:

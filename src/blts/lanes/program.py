@@ -181,7 +181,7 @@ def _inlined(jaxpr: core.Jaxpr, consts: Sequence[Any], arguments: Sequence[Any],
                 direct = _shortcut(eqn, inputs, made.origins)
                 made.results[what] = (bind(eqn, inputs) if direct is None else [direct], inputs)
             out = made.results[what][0]
-            if name in ("concatenate", "random_wrap"):
+            if name in ("broadcast_in_dim", "concatenate", "random_wrap"):
                 made.origins[id(out[0])] = (eqn, inputs)
         known |= dict(zip(eqn.outvars, out, strict=True))
     return [v.val if isinstance(v, core.Literal) else known[v] for v in jaxpr.outvars]
@@ -219,7 +219,8 @@ def _is_flag(x: Any) -> bool:
 
 
 def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]) -> Any | None:
-    """Simplify `slice(concatenate(xs))` to the matching part, `random_unwrap(random_wrap(x))` to x, and choices by a constant.
+    """Simplify `slice(concatenate(xs))` to the matching part, `random_unwrap(random_wrap(x))` and `x[None][0]` to x, and choices by
+    a constant.
 
     A random key is concatenated from words. Without this, all of a round's key would depend on the word that selects one half of
     its normals, and nothing could be drawn in advance.
@@ -234,6 +235,9 @@ def _shortcut(eqn: core.JaxprEqn, inputs: Sequence[Any], origins: dict[int, Any]
     origin, parts = origins[id(inputs[0])]
     if name == "random_unwrap" and origin.primitive.name == "random_wrap":
         return parts[0]
+    if name == "squeeze" and origin.primitive.name == "broadcast_in_dim" and eqn.params["dimensions"] == (0,):
+        whole = origin.params["shape"] == (1, *jnp.shape(parts[0])) and len(parts) == 1
+        return parts[0] if whole and origin.params["broadcast_dimensions"] == tuple(range(1, jnp.ndim(parts[0]) + 1)) else None
     if name == "slice" and origin.primitive.name == "concatenate" and jnp.ndim(inputs[0]) == 1:
         begin, end, strides = eqn.params["start_indices"][0], eqn.params["limit_indices"][0], eqn.params["strides"]
         offset = 0

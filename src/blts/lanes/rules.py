@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -23,8 +24,13 @@ UNARY = (
     *("exp", "exp2", "expm1", "floor", "imag", "integer_pow", "is_finite", "lgamma", "log", "log1p", "logistic", "neg"),
     *("not", "population_count", "real", "round", "rsqrt", "sign", "sin", "sqrt", "square", "stop_gradient", "tan", "tanh"),
 )
-FROM_THE_FRONT = ("argmax", "argmin", "cumsum", "reduce_max", "reduce_min", "reduce_sum", "squeeze")
+FROM_THE_FRONT = ("argmax", "argmin", "cumsum", "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_sum", "squeeze")
 """Primitives of one array that count axes from the front, so that another axis at the end changes nothing."""
+
+LARGEST_PRODUCT = 4096
+"""Products of two numbers per lane, up to which a matrix product is a sum of products."""
+FEW_ROWS = 64
+"""Rows up to which comparing the index of all of them beats XLA's gather on a CPU."""
 
 
 class Value(NamedTuple):
@@ -216,6 +222,49 @@ def _broadcast(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Valu
     shape = _shape(eqn)
     dimensions = (*eqn.params["broadcast_dimensions"], len(shape))
     return [Value(lax.broadcast_in_dim(inputs[0].array, (*shape, lanes), dimensions), True)]
+
+
+@rule("reshape")
+def _reshape(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    if eqn.params["dimensions"] is not None:
+        return None
+    return [Value(lax.reshape(inputs[0].array, (*_shape(eqn), lanes)), True)]
+
+
+@rule("dot_general")
+def _products(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    """Small products as sums of products, which XLA fuses; as one matrix product per lane they would be loops over scalars."""
+    dtypes, shapes = zip(*((v.aval.dtype, v.aval.shape) for v in eqn.invars), strict=True)  # type: ignore[attr-defined]
+    summed, batch = eqn.params["dimension_numbers"]
+    shape = tuple(shapes[0][i] for i in summed[0]) + _shape(eqn)
+    wider = eqn.params["preferred_element_type"] not in (None, dtypes[0])
+    if math.prod(shape) > LARGEST_PRODUCT or wider or dtypes[0] != dtypes[1]:
+        return None
+    # The axes of the products: those that are summed, those of the batch, the others of the left and those of the right.
+    free = [[i for i in range(len(shapes[k])) if i not in (*summed[k], *batch[k])] for k in (0, 1)]
+    first = [len(shape) - len(free[0]) - len(free[1]), len(shape) - len(free[1])]
+    factors = []
+    for k, value in enumerate(inputs):
+        order = [*summed[k], *batch[k], *free[k]]
+        places = [*range(len(summed[k]) + len(batch[k])), *range(first[k], first[k] + len(free[k]))]
+        x = lax.transpose(value.array, [*order, *[len(order)] * value.mapped])
+        factors.append(lax.broadcast_in_dim(x, (*shape, lanes), [*places, *[len(shape)] * value.mapped]))
+    return [Value(jnp.sum(factors[0] * factors[1], tuple(range(len(summed[0])))), True)]
+
+
+@rule("dynamic_slice")
+def _pick(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    """`values[i]`, each lane at its own i, by comparison where there are few."""
+    store, *starts = inputs
+    sizes, full = eqn.params["slice_sizes"], eqn.invars[0].aval.shape  # type: ignore[attr-defined]
+    cut = [axis for axis, (size, whole) in enumerate(zip(sizes, full, strict=True)) if size != whole]
+    if len(cut) != 1 or sizes[cut[0]] != 1 or full[cut[0]] > FEW_ROWS or store.array.dtype == bool:
+        return None
+    (axis,) = cut
+    x = spread(store, lanes)
+    i = jnp.clip(spread(starts[axis], lanes), 0, full[axis] - 1)
+    mine = lax.broadcasted_iota(i.dtype, x.shape, axis) == i
+    return [Value(jnp.sum(jnp.where(mine, x, jnp.zeros((), x.dtype)), axis, dtype=x.dtype, keepdims=True), True)]
 
 
 @rule("concatenate")

@@ -3,7 +3,7 @@
 How one reward travels, and which file each step is in:
 
 1. `creating` stores an experiment: a `Spec` (`spec`, made of `parts`, with the prior that `priors` reads), its arms, and policy
-   version 1. `Experiment` (`experiment`) has a method for everything below; the methods work on a `Context` (`context`), which
+   version 1. `Experiment` (`experiment`) has a method for everything below; the methods work on a `Session` (`session`), which
    keeps what is costly to build.
 2. `asking` makes decisions with the policy in use (`policy` computes them, without a database) and stores each with its arm and
    its propensities before it returns them.

@@ -5,21 +5,26 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 import sqlalchemy as sa
 
+from .._typing import Tree
+from ..compilation import give_back_memory
 from ..errors import ConfigError, shown, whole
 from . import chain, encoding, entries, ledger, policy, schema
 from .answers import Answer, Decision, rewards_in_words
 from .checks import check_text
 from .combining import Waiting
 from .database import DbRow, insert
+from .features import Observed
+from .showing import Shown, Stored, observed, shown_of
 
 if TYPE_CHECKING:
-    from .context import Context, Policy
+    from .session import Policy, Session
 
 MOST_AT_ONCE = 1_000_000  # decisions of one request
 LOOKED_UP = 500  # texts in one statement
@@ -33,18 +38,30 @@ class Request(NamedTuple):
     """As they were given; only their hashes are stored."""
     hashes: tuple[str, ...]
     id: str | None
+    shown: Shown | None = None
+    """What each decision is shown; None without contexts."""
 
     @property
     def what(self) -> str:
         """What the request is for, to refuse its id for something else."""
+        shown = "" if self.shown is None else f" shown {digest(json.dumps(self.shown))}"
         if self.units is None:
-            return f"ask {self.n}"
-        return "ask units " + hashlib.sha256("\n".join(self.hashes).encode()).hexdigest()[:24]
+            return f"ask {self.n}{shown}"
+        return f"ask units {digest(chr(10).join(self.hashes))}{shown}"
 
 
-def ask(ctx: Context, n: int | None, units: Sequence[str] | None, request_id: str | None) -> Answer:
+def ask(
+    session: Session,
+    n: int | None,
+    units: Sequence[str] | None,
+    request_id: str | None,
+    contexts: Sequence[Mapping[str, Any]] | None = None,
+    available: Sequence[Any] | None = None,
+) -> Answer:
     """Up to n decisions, or one for each unit, perhaps in a transaction with the requests of other threads."""
-    ctx.database.check_process()  # before the locks of the threads that were not forked along
+    session.database.check_process()  # before the locks of the threads that were not forked along
+    if units is None and n is None and isinstance(contexts, Sequence):
+        n = len(contexts)
     if units is None:
         n = whole("n", 1 if n is None else n, 1, MOST_AT_ONCE)
         request = Request(n, None, (), request_id)
@@ -52,10 +69,10 @@ def ask(ctx: Context, n: int | None, units: Sequence[str] | None, request_id: st
         given = tuple(_checked_units(units))
         if n is not None and whole("n", n, 1, MOST_AT_ONCE) != len(given):
             raise ConfigError("Give n, or units, which have one decision each, not both.")
-        request = Request(len(given), given, tuple(unit_hash(ctx, unit) for unit in given), request_id)
+        request = Request(len(given), given, tuple(unit_hash(session, unit) for unit in given), request_id)
     if request_id is not None:
         check_text("request_id", request_id)
-    return ctx.asks.submit(request)
+    return session.asks.submit(request._replace(shown=shown_of(session.spec, contexts, available, request.n)))
 
 
 def _checked_units(units: Sequence[str]) -> Sequence[str]:
@@ -68,36 +85,63 @@ def _checked_units(units: Sequence[str]) -> Sequence[str]:
     return units
 
 
-def unit_hash(ctx: Context, unit: str) -> str:
+def unit_hash(session: Session, unit: str) -> str:
     """What a unit is stored as: a hash keyed with the experiment's pepper."""
-    return hmac.new(ctx.pepper.encode(), unit.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()[:32]
+    return hmac.new(session.pepper.encode(), unit.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()[:32]
 
 
-def ask_all(ctx: Context, group: Sequence[Waiting[Request, Answer]]) -> None:
-    """Answer some requests in one transaction, as if each had come alone and in this order."""
-    group, later = _apart(group)
-    _compile(ctx, sum(waiting.request.n for waiting in group))
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
-        current = ctx.policy(c, row.version)
-        plans, failed = _plans(ctx, c, group)
+def ask_all(session: Session, group: Sequence[Waiting[Request, Answer]]) -> None:
+    """Answer some requests as if each had come alone and in this order, and as many as possible in one transaction."""
+    rest = list(group)
+    while rest := _answer_known(session, rest):
+        now, rest = _apart(rest)
+        _ask_together(session, now)
+
+
+def _answer_known(session: Session, group: list[Waiting[Request, Answer]]) -> list[Waiting[Request, Answer]]:
+    """Answer requests for units that all have their decisions, which never change; return the others.
+
+    Most visitors are returning ones, and reading waits for nobody.
+    """
+    asked = [waiting for waiting in group if waiting.request.units is not None and waiting.request.id is None]
+    if not asked:
+        return group
+    with session.database.read() as c:
+        row = session.row(c)
+        units = units_of(session, c, list({h for waiting in asked for h in waiting.request.hashes}))
+        known = [waiting for waiting in asked if all(h in units for h in waiting.request.hashes)]
+        stored = _stored_decisions(session, c, [], sorted({units[h] for waiting in known for h in waiting.request.hashes}))
+    for waiting in known:
+        of = zip(waiting.request.units or (), waiting.request.hashes, strict=True)
+        decisions = tuple(stored[units[h]]._replace(unit=unit) for unit, h in of)
+        waiting.succeed(_answer(row, *_state(row, row.closing, 0), decisions, waiting.request.n, session.spec.strict))
+    return [waiting for waiting in group if not waiting.done]
+
+
+def _ask_together(session: Session, group: Sequence[Waiting[Request, Answer]]) -> None:
+    """Answer requests that have nothing to do with each other in one transaction."""
+    _compile(session, sum(waiting.request.n for waiting in group))
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        current = session.policy(c, row.version)
+        plans, failed = _plans(session, c, group, current)
         wanted = sum(plan.wanted for plan in plans)
         ticks, text, made = None, row.clock, _Made([], Vectors(current, np.zeros((0, len(current.active)))), row.closing)
-        if wanted and not row.paused and not (ctx.spec.strict and row.due):
-            ticks, arms, laws, closing = decide(ctx, current, ctx.ticks(row, current), wanted)
+        if wanted and not row.paused and not (session.spec.strict and row.due):
+            obs = observed(session.spec, current, [one for plan in plans for one in plan.shown])
+            ticks, arms, laws, closing = decide(session, current, session.ticks(row, current), wanted, obs)
             made = _Made(arms, Vectors(current, laws), row.closing or (0 if closing is None else row.t + closing))
             text = encoding.clock_text(ticks)
-            _write(ctx, c, row, current, plans, made, text)
-        answers = _answers(ctx, c, row, current, plans, made)
+            _write(session, c, row, current, plans, made, text)
+        answers = _answers(session, c, row, current, plans, made)
     if ticks is not None:
-        ctx.stored_vectors.update(made.vectors.names)  # only now are they
-        ctx.keep_ticks(text, row.t + len(made.arms), made.closing > 0, current, ticks)
+        if session.spec.encoding is None:  # with contexts every decision has its own
+            session.stored_vectors.update(made.vectors.names)  # only now are they
+        session.keep_ticks(text, row.t + len(made.arms), made.closing > 0, current, ticks)
     for waiting, error in failed:
         waiting.fail(error)
     for plan, answer in zip(plans, answers, strict=True):
         plan.waiting.succeed(answer)
-    if later:
-        ask_all(ctx, later)
 
 
 class _Made(NamedTuple):
@@ -112,7 +156,7 @@ class _Made(NamedTuple):
 class _Plan:
     """What one request needs, and the decisions that it gets."""
 
-    def __init__(self, waiting: Waiting[Request, Answer], known: range | None, units: dict[str, int]):
+    def __init__(self, waiting: Waiting[Request, Answer], known: range | None, units: dict[str, int], shown: list[Stored]):
         self.waiting, self.request = waiting, waiting.request
         self.known = known
         """The decisions that the same request was answered with before."""
@@ -120,6 +164,10 @@ class _Plan:
         """The decisions of its units, by their hashes."""
         self.new = [h for h in dict.fromkeys(self.request.hashes) if h not in units]
         self.wanted = 0 if known is not None else self.request.n if self.request.units is None else len(self.new)
+        first = {h: i for i, h in reversed(list(enumerate(self.request.hashes)))} if shown else {}
+        places = range(len(shown)) if self.request.units is None else [first[h] for h in self.new if shown]
+        self.shown = [shown[i] for i in places] if self.wanted else []
+        """What its new decisions are shown; nothing without contexts."""
         self.made = range(0)
         """New decisions, counted from those of the group."""
 
@@ -130,18 +178,20 @@ def _apart(group: Sequence[Waiting[Request, Answer]]) -> tuple[list[Waiting[Requ
     later: list[Waiting[Request, Answer]] = []
     seen: set[str] = set()
     for waiting in group:
-        mine = {f"unit {h}" for h in waiting.request.hashes} | ({f"id {waiting.request.id}"} if waiting.request.id else set())
+        mine = {f"unit {h}" for h in waiting.request.hashes}
+        if waiting.request.id:
+            mine.add(f"id {waiting.request.id}")
         (later if later or mine & seen else now).append(waiting)
         seen |= mine
     return now, later
 
 
 def _plans(
-    ctx: Context, c: sa.Connection, group: Sequence[Waiting[Request, Answer]]
+    session: Session, c: sa.Connection, group: Sequence[Waiting[Request, Answer]], current: Policy
 ) -> tuple[list[_Plan], list[tuple[Waiting[Request, Answer], ConfigError]]]:
     """What each request needs; and those that are refused."""
-    known = entries.requests_of(ctx, c, [waiting.request.id for waiting in group if waiting.request.id is not None])
-    units = units_of(ctx, c, [h for waiting in group for h in waiting.request.hashes])
+    known = entries.requests_of(session, c, [waiting.request.id for waiting in group if waiting.request.id is not None])
+    units = units_of(session, c, [h for waiting in group for h in waiting.request.hashes])
     plans: list[_Plan] = []
     failed: list[tuple[Waiting[Request, Answer], ConfigError]] = []
     for waiting in group:
@@ -153,82 +203,95 @@ def _plans(
         if before is not None and waiting.request.units is None:
             answer = json.loads(before.answer)
             again = range(answer["first"], answer["first"] + answer["count"])
-        plans.append(_Plan(waiting, again, units))
+        try:
+            shown = [] if waiting.request.shown is None else waiting.request.shown.stored(current)
+        except ConfigError as error:
+            failed.append((waiting, error))
+            continue
+        plans.append(_Plan(waiting, again, units, shown))
     return plans, failed
 
 
-def units_of(ctx: Context, c: sa.Connection, hashes: Sequence[str]) -> dict[str, int]:
+def units_of(session: Session, c: sa.Connection, hashes: Sequence[str]) -> dict[str, int]:
     """The decisions of those of some units that have one, by the units' hashes."""
     table, found = schema.units, {}
     for start in range(0, len(hashes), LOOKED_UP):
-        query = sa.select(table.c.unit, table.c.t).where(table.c.experiment == ctx.id)
+        query = sa.select(table.c.unit, table.c.t).where(table.c.experiment == session.id)
         found |= dict(ledger.fetch(c, query.where(table.c.unit.in_(hashes[start : start + LOOKED_UP]))))
     return found
 
 
-def _write(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made, clock: str) -> None:
+def _write(session: Session, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made, clock: str) -> None:
     """Store the new decisions: for each request a line in the audit log, linked to the one before."""
-    now, count, first = ctx.now(), len(made.arms), row.t + 1
-    columns = {
-        "t": list(range(first, first + count)),
-        "arm": [current.active[a] for a in made.arms],
-        "batch": [row.batch] * count,
-        "policy": [current.version] * count,
-        "vector": made.vectors.of_decisions,
-        "position": [0] * count,
-        "at": [now] * count,
-    }
-    lines, requests, units = _Lines(), _Lines(), _Lines()
-    position, head, done = row.position, row.chain, 0
+    now, count, first, done = session.now(), len(made.arms), row.t + 1, 0
     for plan in plans:
         plan.made = range(done, min(done + plan.wanted, count))
         done = plan.made.stop
-        if not plan.made:
-            continue
-        position += 1
-        mine = slice(plan.made.start, plan.made.stop)
-        columns["position"][mine] = [position] * len(plan.made)
-        parts = {schema.decisions.name: chain.rows(schema.decisions, {k: v[mine] for k, v in columns.items()}, len(plan.made))}
-        span = {"first": first + plan.made.start, "count": len(plan.made)}
+    plans = [plan for plan in plans if plan.made]
+    positions = list(range(row.position + 1, row.position + 1 + len(plans)))
+    counts = [len(plan.made) for plan in plans]
+    decisions = {
+        "t": list(range(first, first + count)),
+        "arm": [current.active[a] for a in made.arms],
+        "batch": row.batch,
+        "policy": current.version,
+        "vector": made.vectors.of_decisions,
+        "position": [position for position, n in zip(positions, counts, strict=True) for _ in range(n)],
+        "at": now,
+    }
+    contexts = {"t": [], "context": [], "available": [], "position": []}
+    units = {"unit": [], "t": [], "position": []}
+    requests = {"request": [], "what": [], "answer": [], "position": []}
+    details = []
+    for position, plan in zip(positions, plans, strict=True):
+        span = f'"first": {first + plan.made.start}, "count": {len(plan.made)}'
+        if plan.shown:
+            own, shown = range(first + plan.made.start, first + plan.made.stop), plan.shown[: len(plan.made)]
+            texts, masks = ([one[i] for one in shown] for i in (0, 1))
+            _extend(contexts, t=own, context=texts, available=masks, position=[position] * len(own))
         if plan.new:
-            own = {"unit": plan.new[: len(plan.made)], "t": columns["t"][mine], "position": columns["position"][mine]}
-            parts[schema.units.name] = chain.rows(schema.units, own, len(plan.made))
-            units.add(own)
-            plan.units |= dict(zip(own["unit"], own["t"], strict=True))
+            own = dict(zip(plan.new, range(first + plan.made.start, first + plan.made.stop), strict=False))
+            _extend(units, unit=own, t=own.values(), position=[position] * len(own))
+            plan.units |= own
         if plan.request.id is not None:
-            answer = {"request": plan.request.id, "what": plan.request.what, "answer": json.dumps(span), "position": position}
-            parts[schema.requests.name] = chain.rows(schema.requests, answer, 1)
-            requests.add({k: [v] for k, v in answer.items()})
-        detail = {"n": plan.request.n} | span | {"request": plan.request.id}
-        line = {"position": [position], "what": ["ask"], "detail": [json.dumps(detail)], "actor": [ctx.actor], "at": [now]}
-        parts[schema.audit.name] = chain.rows(schema.audit, line, 1)
-        head = chain.link(head, parts)
-        lines.add(line | {"chain": [head]})
-    _insert_vectors(ctx, c, made.vectors)
-    for table, some in ((schema.decisions, columns), (schema.audit, lines), (schema.requests, requests), (schema.units, units)):
-        if some:
-            insert(c, table, {"experiment": ctx.id} | some, len(some["position"]))
-    after = {"position": position, "chain": head, "t": row.t + count, "due": made.closing > 0, "closing": made.closing}
-    entries.update(ctx, c, **after, awaited=_state(row, made, count)[1], clock=clock)
+            _extend(requests, request=[plan.request.id], what=[plan.request.what], answer=[f"{{{span}}}"], position=[position])
+        own_id = "null" if plan.request.id is None else json.dumps(plan.request.id)
+        details.append(f'{{"n": {plan.request.n}, {span}, "request": {own_id}}}')
+    lines = {"position": positions, "what": "ask", "detail": details, "actor": session.actor, "at": now}
+    written = (
+        (schema.decisions, decisions, counts),
+        (schema.contexts, contexts, counts if contexts["t"] else [0] * len(plans)),
+        (schema.units, units, [n if plan.new else 0 for plan, n in zip(plans, counts, strict=True)]),
+        (schema.requests, requests, [int(plan.request.id is not None) for plan in plans]),
+        (schema.audit, lines, [1] * len(plans)),
+    )
+    parts = {table.name: chain.rows_of_each(table, columns, own) for table, columns, own in written if any(own)}
+    heads = [row.chain]
+    for i in range(len(plans)):
+        heads.append(chain.link(heads[-1], {name: of_each[i] for name, of_each in parts.items()}))
+    lines["chain"] = heads[1:]
+    _insert_vectors(session, c, made.vectors)
+    for table, columns, own in written:
+        insert(c, table, {"experiment": session.id} | columns, sum(own))
+    after = {"position": row.position + len(plans), "chain": heads[-1], "t": row.t + count}
+    after |= {"due": made.closing > 0, "closing": made.closing, "awaited": _state(row, made.closing, count)[1], "clock": clock}
+    entries.update(session, c, **after)
 
 
-class _Lines(dict[str, list]):
-    """Columns of rows that are inserted later, in one statement."""
-
-    def add(self, columns: dict[str, list]) -> None:
-        for name, values in columns.items():
-            self.setdefault(name, []).extend(values)
+def _extend(columns: dict[str, list[Any]], **values: Iterable[Any]) -> None:
+    for name, more in values.items():
+        columns[name].extend(more)
 
 
-def _state(row: DbRow, made: _Made, count: int) -> tuple[bool, int]:
+def _state(row: DbRow, closing: int, count: int) -> tuple[bool, int]:
     """Whether the batch is closed, and how many of its rewards are awaited, after so many of the new decisions."""
-    closed = 0 < made.closing <= row.t + count
-    last = made.closing if closed else row.t + count
+    closed = 0 < closing <= row.t + count
+    last = closing if closed else row.t + count
     return closed, row.awaited + max(0, last - row.t)
 
 
-def _answers(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made) -> list[Answer]:
-    labels, code, first = [arm.label for arm in current.arms], ctx.code, row.t + 1
+def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made) -> list[Answer]:
+    labels, code, first = [arm.label for arm in current.arms], session.code, row.t + 1
     laws = {name: _law(labels, text) for name, text in zip(made.vectors.names, made.vectors.texts, strict=True)}
 
     def new(i: int, unit: str | None) -> Decision:
@@ -236,7 +299,7 @@ def _answers(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans:
         return Decision(f"{code}-{first + i}", arm, row.batch, current.version, laws[vector], unit)
 
     ranges = [plan.known for plan in plans if plan.known is not None]
-    stored = _stored_decisions(ctx, c, ranges, [t for plan in plans for t in plan.units.values() if t <= row.t])
+    stored = _stored_decisions(session, c, ranges, [t for plan in plans for t in plan.units.values() if t <= row.t])
     out, done = [], 0
     for plan in plans:
         done = max(done, plan.made.stop)
@@ -249,18 +312,21 @@ def _answers(ctx: Context, c: sa.Connection, row: DbRow, current: Policy, plans:
             decisions = [
                 stored[t]._replace(unit=unit) if t <= row.t else new(t - first, unit) for unit, t in pairs if t is not None
             ]
-        out.append(_answer(row, *_state(row, made, done), tuple(decisions), plan.request.n, ctx.spec.strict))
+        out.append(_answer(row, *_state(row, made.closing, done), tuple(decisions), plan.request.n, session.spec.strict))
     return out
 
 
-def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[policy.Clock, list[int], np.ndarray, int | None]:
+def decide(
+    session: Session, current: Policy, ticks: policy.Clock, n: int, obs: Observed | None = None
+) -> tuple[policy.Clock, list[int], np.ndarray, int | None]:
     """Decisions until n, or where the experiment is strict until the end of the batch.
 
     Args:
-        ctx: the experiment.
+        session: the experiment.
         current: the policy in use.
         ticks: the clock before them.
         n: how many are wanted.
+        obs: what they are shown; None without contexts.
 
     Returns:
         The clock after them, the arms among the active ones, their propensities, and which of them, from 1, closed the batch (None
@@ -270,36 +336,42 @@ def decide(ctx: Context, current: Policy, ticks: policy.Clock, n: int) -> tuple[
     open_before = not bool(ticks.due)
     while left > 0:
         size = policy.chunk_size(left)
-        ticks, decided = _chunk(ctx, current, ticks, min(left, size), size)
-        count = int(np.asarray(decided.live).sum())
-        if open_before and closing is None and bool(ticks.due):
-            closing = len(arms) + 1 + int(np.argmax(np.asarray(decided.closes)[:count]))
-        arms += np.asarray(decided.arms)[:count].tolist()
-        laws.append(np.asarray(decided.propensities)[:count])
+        seen = () if obs is None else obs.part(n - left, n - left + min(left, size), size)
+        ticks, decided = _chunk(session, current, ticks, min(left, size), size, seen)
+        ticks, decided = jax.device_get((ticks, decided))
+        count = int(decided.live.sum())
+        if open_before and closing is None and ticks.due:
+            closing = len(arms) + 1 + int(np.argmax(decided.closes[:count]))
+        arms += decided.arms[:count].tolist()
+        laws.append(decided.propensities[:count])
         left -= count
-        if count == 0 or (ctx.spec.strict and bool(ticks.due)):
+        if count == 0 or (session.spec.strict and ticks.due):
             break
     return ticks, arms, np.concatenate(laws), closing
 
 
-def _chunk(ctx: Context, current: Policy, ticks: policy.Clock, limit: int, size: int) -> tuple[policy.Clock, policy.Decided]:
-    built, strict = current.built, ctx.spec.strict
+def _chunk(
+    session: Session, current: Policy, ticks: policy.Clock, limit: int, size: int, obs: Tree
+) -> tuple[policy.Clock, policy.Decided]:
+    built, strict = current.built, session.spec.strict
     return policy.decide_many(
-        ctx.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, size=size, strict=strict
+        session.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, obs, size=size, strict=strict
     )
 
 
-def _compile(ctx: Context, n: int) -> None:
+def _compile(session: Session, n: int) -> None:
     """Compile what the next `ask` runs before others have to wait for it."""
     size = policy.chunk_size(n)
-    if ctx.cached is not None and (len(ctx.cached.active), size) in ctx.compiled:
+    if session.cached is not None and (len(session.cached.active), size) in session.compiled:
         return
-    with ctx.database.read() as c:
-        row = ctx.row(c)
-        current = ctx.policy(c, row.version)
-    if (len(current.active), size) not in ctx.compiled:
-        _chunk(ctx, current, ctx.ticks(row, current), 0, size)
-        ctx.compiled.add((len(current.active), size))
+    with session.database.read() as c:
+        row = session.row(c)
+        current = session.policy(c, row.version)
+    if (len(current.active), size) not in session.compiled:
+        nothing = observed(session.spec, current, [])
+        _chunk(session, current, session.ticks(row, current), 0, size, () if nothing is None else nothing.part(0, 0, size))
+        session.compiled.add((len(current.active), size))
+        give_back_memory()
 
 
 class Vectors:
@@ -326,20 +398,20 @@ def _of_all_arms(law: np.ndarray, current: Policy) -> list[float]:
     return out
 
 
-def _insert_vectors(ctx: Context, c: sa.Connection, vectors: Vectors) -> None:
+def _insert_vectors(session: Session, c: sa.Connection, vectors: Vectors) -> None:
     """Store those that are not."""
-    new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in ctx.stored_vectors}
-    known = _stored_vectors(ctx, c, list(new))
+    new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in session.stored_vectors}
+    known = _stored_vectors(session, c, list(new))
     new = {name: text for name, text in new.items() if name not in known}
-    insert(c, schema.vectors, {"experiment": ctx.id, "vector": list(new), "probabilities": list(new.values())}, len(new))
+    insert(c, schema.vectors, {"experiment": session.id, "vector": list(new), "probabilities": list(new.values())}, len(new))
 
 
-def _stored_vectors(ctx: Context, c: sa.Connection, names: list[str]) -> dict[str, str]:
+def _stored_vectors(session: Session, c: sa.Connection, names: list[str]) -> dict[str, str]:
     """Those of some vectors that are stored, by name."""
     table, found = schema.vectors, {}
     for start in range(0, len(names), LOOKED_UP):
         query = sa.select(table.c.vector, table.c.probabilities)
-        some = query.where(table.c.experiment == ctx.id, table.c.vector.in_(names[start : start + LOOKED_UP]))
+        some = query.where(table.c.experiment == session.id, table.c.vector.in_(names[start : start + LOOKED_UP]))
         found |= dict(ledger.fetch(c, some))
     return found
 
@@ -360,16 +432,16 @@ def _law(labels: list[str], text: str) -> dict[str, float]:
     return dict(zip(labels, json.loads(text), strict=False))
 
 
-def _stored_decisions(ctx: Context, c: sa.Connection, ranges: Sequence[range], some: Sequence[int]) -> dict[int, Decision]:
+def _stored_decisions(session: Session, c: sa.Connection, ranges: Sequence[range], some: Sequence[int]) -> dict[int, Decision]:
     """Decisions that were made before, by their numbers."""
     if not ranges and not some:
         return {}  # building a statement takes longer than all else that is done for a single decision
     table, found = schema.decisions, []
-    own = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector).where(table.c.experiment == ctx.id)
+    own = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector).where(table.c.experiment == session.id)
     for wanted in ranges:
         found += ledger.fetch(c, own.where(table.c.t >= wanted.start, table.c.t < wanted.stop))
     for start in range(0, len(some), LOOKED_UP):
         found += ledger.fetch(c, own.where(table.c.t.in_(some[start : start + LOOKED_UP])))
-    labels = entries.labels(ctx, c)
-    laws = {v: _law(labels, p) for v, p in _stored_vectors(ctx, c, sorted({row[-1] for row in found})).items()}
-    return {t: Decision(f"{ctx.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in found}
+    labels = entries.labels(session, c)
+    laws = {v: _law(labels, p) for v, p in _stored_vectors(session, c, sorted({row[-1] for row in found})).items()}
+    return {t: Decision(f"{session.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in found}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ COVERED = (
     schema.experiments,
     schema.arms,
     schema.decisions,
+    schema.contexts,
     schema.units,
     schema.exposures,
     schema.rewards,
@@ -69,7 +70,11 @@ def rows(table: sa.Table, columns: Mapping[str, Any], count: int) -> bytes:
     Returns:
         The same bytes for the same rows in the same order, whichever database they come from.
     """
-    written: list[Any] = [table.name, count]
+    return json.dumps([table.name, count, *_columns(table, columns, count)]).encode()
+
+
+def _columns(table: sa.Table, columns: Mapping[str, Any], count: int) -> Iterator[list[Any]]:
+    """The columns that enter the chain, each value of the type that is written."""
     for name, kind in COLUMNS[table.name]:
         given = columns[name]
         values = given if isinstance(given, list) else [given] * count
@@ -77,8 +82,33 @@ def rows(table: sa.Table, columns: Mapping[str, Any], count: int) -> bytes:
             values = [None if x is None else float(x) for x in values]
         elif kind == "q":
             values = [int(x) for x in values]  # of which some databases make truth values
-        written.append(values)
-    return json.dumps(written).encode()
+        yield values
+
+
+def rows_of_each(table: sa.Table, columns: Mapping[str, Any], counts: Sequence[int]) -> list[bytes]:
+    """What `rows` makes of the rows of each of several operations, in a fraction of the time where these are small.
+
+    Args:
+        table: the table.
+        columns: the rows of all operations, one operation after another, as in `rows`.
+        counts: how many rows each operation has.
+
+    Returns:
+        For each operation the bytes of its rows; none where it has no rows.
+    """
+    texts: list[list[str]] = []
+    for (_, kind), values in zip(COLUMNS[table.name], _columns(table, columns, sum(counts)), strict=True):
+        if kind == "s":
+            written = {value: json.dumps(value) for value in set(values)}
+            texts.append([written[value] for value in values])
+        else:
+            texts.append(json.dumps(values)[1:-1].split(", "))
+    out, start = [], 0
+    for count in counts:
+        lists = "], [".join([", ".join(some[start : start + count]) for some in texts])
+        out.append(f'["{table.name}", {count}, [{lists}]]'.encode() if count else b"")
+        start += count
+    return out
 
 
 def link(previous: str, parts: Mapping[str, bytes]) -> str:
@@ -86,7 +116,7 @@ def link(previous: str, parts: Mapping[str, bytes]) -> str:
 
     Args:
         previous: that of the operation before it; empty for the first.
-        parts: the rows that it wrote (`rows`), by the names of their tables.
+        parts: the rows that it wrote (`rows`), by the names of their tables; nothing for a table is as if it were left out.
 
     Returns:
         A digest in hexadecimal.

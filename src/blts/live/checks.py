@@ -48,8 +48,8 @@ def check_reason(reason: object) -> None:
 
 def check_labels(labels: Sequence[object]) -> None:
     """Refuse labels of arms that are not text, are given twice, or are too many (`ConfigError`)."""
-    if not 1 <= len(labels) <= MOST_ARMS:
-        raise ConfigError(f"An experiment has between 1 and {MOST_ARMS} arms; got {len(labels)}.")
+    if not 2 <= len(labels) <= MOST_ARMS:
+        raise ConfigError(f"An experiment compares between 2 and {MOST_ARMS} arms; got {len(labels)}.")
     for label in labels:
         check_text("An arm's label", label)
     twice = {str(label) for label in labels if labels.count(label) > 1}

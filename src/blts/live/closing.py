@@ -16,7 +16,7 @@ def by_cadence(spec: Spec, seconds: float, entries: int) -> bool:
 
     Args:
         spec: of the experiment.
-        seconds: since the last refresh.
+        seconds: since the last refresh; below 0 where the clock was set back, and then nobody knows.
         entries: of rewards since the last refresh.
 
     Returns:
@@ -24,7 +24,7 @@ def by_cadence(spec: Spec, seconds: float, entries: int) -> bool:
     """
     if spec.refresh_rewards is None and spec.refresh_seconds is None:
         return spec.batching.name == EXTERNAL
-    if spec.refresh_seconds is not None and seconds >= spec.refresh_seconds:
+    if spec.refresh_seconds is not None and not 0 <= seconds < spec.refresh_seconds:
         return True
     return spec.refresh_rewards is not None and entries >= spec.refresh_rewards
 
@@ -61,7 +61,11 @@ class Closed(NamedTuple):
         """
         starts = fold.starts(spec.exposure == "explicit")
         over = starts <= now - spec.window if spec.window is not None else np.zeros(len(starts), bool)
-        cutoff = max(now - spec.window, before or -np.inf) if spec.window is not None and spec.learn == "closed" else None
+        cutoff = (
+            max(now - spec.window, -np.inf if before is None else before)
+            if spec.window is not None and spec.learn == "closed"
+            else None
+        )
         return Closed(fold, starts, over, cutoff, spec.default_reward)
 
     def awaited(self, began: int, closing: int) -> int:

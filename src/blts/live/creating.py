@@ -17,12 +17,12 @@ from .._typing import Tree
 from ..errors import ConfigError
 from . import encoding, entries, policy, schema
 from .checks import check_text
-from .context import Context, time_of
 from .database import Database, DbRow, record
+from .session import Session, time_of
 from .spec import Spec
 
 
-def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Callable[[], float], actor: str | None) -> Context:
+def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Callable[[], float], actor: str | None) -> Session:
     """A new experiment, or the one that the same call made before."""
     check_text("An experiment's name", name)
     database, stated = Database(url), spec.seed is not None
@@ -35,12 +35,12 @@ def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Cal
             if stated and others:
                 _warn_of_seed(name, spec.seed, others)
             with database.read() as c:
-                return Context(database, name, seeded, database.find(c, name), clock, actor)
+                return Session(database, name, seeded, database.find(c, name), clock, actor)
     if different := spec.differs_from(row.spec):
         other = f"with another specification ({' and '.join(different).replace('_', ' ')})"
         raise ConfigError(f"There is an experiment named {name!r} already, {other}; take another name.")
     given = {kind: getattr(spec, kind).value for kind in ("model", "sampler", "batching")}
-    return Context(database, name, Spec.from_json(row.spec, **given), row, clock, actor)
+    return Session(database, name, Spec.from_json(row.spec, **given), row, clock, actor)
 
 
 def _insert(
@@ -62,8 +62,8 @@ def _insert(
     text, key, active = spec.to_json(), policy.root_key(spec.seed), tuple(range(len(spec.arms)))
     built = spec.build(active, spec.arms)
     state = policy.start(key, built.agent)
-    frozen = policy.freeze(built.agent, state, spec.draw)
-    _check_arms_in_front(state, len(active))
+    frozen = policy.freeze(built.agent, state, spec.draw, built.obs)
+    _check_arms_in_front(state, 1 if spec.shared else len(active))
     ticks = policy.start_clock(key, built.batching, len(active))
     with database.write() as c:
         if not database.sqlite:
@@ -73,16 +73,16 @@ def _insert(
             return row, []
         others = [r.name for r in c.execute(sa.select(schema.experiments)) if json.loads(r.spec).get("seed") == spec.seed]
         row = _insert_row(c, name, text, encoding.clock_text(ticks), time_of(clock))
-        ctx = Context(database, name, spec, row, clock, actor)
-        change = entries.Change(ctx, c, row)
+        session = Session(database, name, spec, row, clock, actor)
+        change = entries.Change(session, c, row)
         change.now = row.created_at
         change.covers(schema.experiments, vars(row))
         change.add_arms(spec.arms, 0, 1)
-        about = entries.about(ctx, spec.arms, active, built, state)
+        about = entries.about(session, spec.arms, active, built, state)
         first: dict[str, Any] = {"version": 1, "kind": "start", "batch": 1, "t": 0, "position": 2, "watermark": 0}
         change.add_policy(**first, active=active, frozen=frozen, about=about)
         change.finish("create", {"spec": json.loads(text)})
-        entries.update(ctx, c, position=2)
+        entries.update(session, c, position=2)
     return None, others
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import random
+import sqlite3
 import threading
+import time
 import types
 import weakref
 from collections.abc import Iterator, Sequence
@@ -25,6 +28,7 @@ from . import schema
 DEFAULT_URL = "sqlite:///blts.db"
 VARIABLE = "BLTS_DB"
 PATIENCE = 60  # seconds that SQLite waits for another writer
+LONGEST_NAP, SHORTEST_NAP = 0.004, 0.0005  # seconds between two tries to be the next writer of SQLite, at first and later
 WRITES = "blts_writes"
 CHUNK = 10_000  # decisions looked up in one statement
 LONGEST = 4096  # characters of a URL
@@ -196,9 +200,35 @@ def _engine(url: sa.URL, sqlite: bool) -> sa.Engine:
 
     @event.listens_for(engine, "begin")
     def begin(connection: sa.Connection) -> None:
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if connection.get_execution_options().get(WRITES) else "BEGIN")
+        if connection.get_execution_options().get(WRITES):
+            _begin_immediate(connection.connection.cursor())
+        else:
+            connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _begin_immediate(cursor: Any) -> None:
+    """Begin a transaction that writes, once no other writer is there.
+
+    SQLite itself waits by sleeping up to a tenth of a second between two tries, longer the longer it has waited, so that one of
+    several busy processes can be passed over for seconds. Here whoever waits tries more and more often.
+    """
+    began = time.monotonic()
+    cursor.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                cursor.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                waited = time.monotonic() - began
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or waited > PATIENCE:
+                    raise
+            time.sleep(random.uniform(0.5, 1.5) * max(SHORTEST_NAP, LONGEST_NAP - waited / 10))
+    finally:
+        cursor.execute(f"PRAGMA busy_timeout = {round(1000 * PATIENCE)}")
+        cursor.close()
 
 
 @contextlib.contextmanager

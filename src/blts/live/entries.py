@@ -23,16 +23,22 @@ from .database import DbRow, insert, record
 from .learning import empty_dtype
 
 if TYPE_CHECKING:
-    from .context import Context
     from .parts import Arm
     from .policy import Frozen
+    from .session import Session
     from .spec import Built
 
 
-def requests_of(ctx: Context, c: sa.Connection, ids: Sequence[str]) -> dict[str, DbRow]:
+ALL_ARMS = "all arms"
+"""Whose θ is where they share one."""
+
+
+def requests_of(session: Session, c: sa.Connection, ids: Sequence[str]) -> dict[str, DbRow]:
     """Those of some requests that were answered before, by their ids."""
+    if not ids:
+        return {}
     table = schema.requests
-    own = sa.select(table).where(table.c.experiment == ctx.id)
+    own = sa.select(table).where(table.c.experiment == session.id)
     return {
         r.request: record(r)
         for start in range(0, len(ids), 500)
@@ -45,12 +51,12 @@ def used_otherwise(request_id: str | None, what: str) -> ConfigError:
     return ConfigError(f"The request {request_id!r} was for something else ({what.split()[0]}); take another id.")
 
 
-def answered(ctx: Context, c: sa.Connection, request_id: str | None, what: str) -> dict[str, Any] | None:
+def answered(session: Session, c: sa.Connection, request_id: str | None, what: str) -> dict[str, Any] | None:
     """The answer of a request that was answered before."""
     if request_id is None:
         return None
     check_text("request_id", request_id)
-    row = requests_of(ctx, c, [request_id]).get(request_id)
+    row = requests_of(session, c, [request_id]).get(request_id)
     if row is None:
         return None
     if row.what != what:
@@ -61,8 +67,8 @@ def answered(ctx: Context, c: sa.Connection, request_id: str | None, what: str) 
 class Change:
     """One operation of an experiment: the rows that it writes, its line in the audit log, and the experiment's row after it."""
 
-    def __init__(self, ctx: Context, c: sa.Connection, row: DbRow):
-        self.ctx, self.c, self.row, self.now = ctx, c, row, ctx.now()
+    def __init__(self, session: Session, c: sa.Connection, row: DbRow):
+        self.session, self.c, self.row, self.now = session, c, row, session.now()
         self.position = row.position
         """Of the last entry so far."""
         self._parts: dict[str, bytes] = {}
@@ -70,7 +76,7 @@ class Change:
     def insert(self, table: sa.Table, columns: dict[str, Any], count: int) -> None:
         """Append rows; each table once."""
         if count:
-            insert(self.c, table, {"experiment": self.ctx.id} | columns, count)
+            insert(self.c, table, {"experiment": self.session.id} | columns, count)
             self._parts[table.name] = chain.rows(table, columns, count)
 
     def covers(self, table: sa.Table, columns: dict[str, Any]) -> None:
@@ -148,23 +154,23 @@ class Change:
             request_id, asked, answer = request
             columns = {"request": request_id, "what": asked, "answer": json.dumps(answer), "position": position}
             self.insert(schema.requests, columns, 1)
-        line = {"position": position, "what": what, "detail": json.dumps(detail), "actor": self.ctx.actor, "at": self.now}
+        line = {"position": position, "what": what, "detail": json.dumps(detail), "actor": self.session.actor, "at": self.now}
         head = chain.link(self.row.chain, self._parts | {schema.audit.name: chain.rows(schema.audit, line, 1)})
-        insert(self.c, schema.audit, {"experiment": self.ctx.id, "chain": head} | line, 1)
+        insert(self.c, schema.audit, {"experiment": self.session.id, "chain": head} | line, 1)
         self.position = position
-        update(self.ctx, self.c, **{"position": position, "chain": head} | changed)
+        update(self.session, self.c, **{"position": position, "chain": head} | changed)
         return position
 
 
-def labels(ctx: Context, c: sa.Connection) -> list[str]:
+def labels(session: Session, c: sa.Connection) -> list[str]:
     """Those of all arms there have been."""
     table = schema.arms
-    return list(c.execute(sa.select(table.c.label).where(table.c.experiment == ctx.id).order_by(table.c.arm)).scalars())
+    return list(c.execute(sa.select(table.c.label).where(table.c.experiment == session.id).order_by(table.c.arm)).scalars())
 
 
-def update(ctx: Context, c: sa.Connection, **values: Any) -> None:
+def update(session: Session, c: sa.Connection, **values: Any) -> None:
     """The experiment's row: the fold over the ledger, one step further."""
-    database.update(c, schema.experiments, ctx.id, values)
+    database.update(c, schema.experiments, session.id, values)
 
 
 def policy_row(c: sa.Connection, experiment: int, version: int) -> DbRow:
@@ -176,7 +182,7 @@ def policy_row(c: sa.Connection, experiment: int, version: int) -> DbRow:
 
 
 def about(
-    ctx: Context,
+    session: Session,
     arms: Sequence[Arm],
     active: tuple[int, ...],
     built: Built,
@@ -188,12 +194,13 @@ def about(
     repeat: int = 0,
     force: bool = False,
     cutoff: float | None = None,
+    known: int | None = None,
     misfit: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What a person may want to know of a policy version later.
 
     Args:
-        ctx: the experiment.
+        session: the experiment.
         arms: all arms there have been.
         active: places of the active ones among them.
         built: the agent and its parts.
@@ -203,8 +210,9 @@ def about(
         prior: numbers of the model's prior that were learned.
         repeat: refreshes there were since the last decision.
         force: whether the batch was closed before its rewards were in.
-        misfit: how the model does not fit the rewards.
         cutoff: when the last window began that was over; None where windows do not matter.
+        known: how many decisions there were when the refresh began; None where there was none.
+        misfit: how the model does not fit the rewards.
 
     Returns:
         A table that JSON can hold, for the column `about` of the policies.
@@ -212,16 +220,18 @@ def about(
     counts = np.bincount(rows.arms, minlength=len(arms))
     labels = [arms[i].label for i in active]
     theta = _theta(built.agent, state)
+    names = [ALL_ARMS] if session.spec.shared else labels
     return {
         "n": {arms[i].label: int(counts[i]) for i in active},
-        "theta": None if theta is None else {label: _finite(x) for label, x in zip(labels, theta, strict=True)},
+        "theta": None if theta is None else {label: _finite(x) for label, x in zip(names, theta, strict=True)},
         "sampler": str(built.agent),
-        "model": ctx.spec.model.words,
+        "model": session.spec.model.words,
         "prior": prior or {},
-        "seed": ctx.spec.seed,
+        "seed": session.spec.seed,
         "repeat": repeat,
         "force": force,
         "cutoff": cutoff,
+        "known": known,
         "misfit": list(misfit),
         "diagnostics": {"finite": True} if diagnostics is None else diagnostics,
         "versions": {"blts": importlib.metadata.version("blts"), "jax": jax.__version__, "numpy": np.__version__},

@@ -2,14 +2,14 @@
 
 What an experiment knows is a fold over its ledger: decisions, rewards, policy versions. The row of the experiment and
 its clock are that fold, kept so that nobody has to read the ledger for the next decision. The methods say what can be
-done; how is in the modules that they call, as functions of a `Context`.
+done; how is in the modules that they call, as functions of a `Session`.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..agents import Agent, Belief
@@ -19,10 +19,10 @@ from ..models import Model
 from ..samplers import Chain
 from . import arms, asking, creating, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
-from .context import Context
 from .database import Database
 from .metrics import measuring, objective, stopping
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
+from .session import Session
 from .spec import Spec
 
 
@@ -40,8 +40,8 @@ class Experiment:
     2
     """
 
-    def __init__(self, context: Context):
-        self.context = context
+    def __init__(self, context: Session):
+        self.session = context
         self.database, self.name, self.spec = context.database, context.name, context.spec
         self.id, self.code = context.id, context.code
 
@@ -111,9 +111,17 @@ class Experiment:
         with database.read() as c:
             row = database.find(c, name)
         spec = Spec.from_json(row.spec, model=model, sampler=sampler, batching=batching)
-        return cls(Context(database, name, spec, row, clock, actor))
+        return cls(Session(database, name, spec, row, clock, actor))
 
-    def ask(self, n: int | None = None, request_id: str | None = None, *, units: Sequence[str] | None = None) -> Answer:
+    def ask(
+        self,
+        n: int | None = None,
+        request_id: str | None = None,
+        *,
+        units: Sequence[str] | None = None,
+        contexts: Sequence[Mapping[str, Any]] | None = None,
+        available: Sequence[Any] | None = None,
+    ) -> Answer:
         """Decisions, stored before they are returned.
 
         Args:
@@ -121,11 +129,14 @@ class Experiment:
             request_id: any text; the same again returns the same decisions.
             units: whom they are for, one decision each: a unit that was asked for before gets its decision again, for ever.
                 Units are stored as keyed hashes, never in clear.
+            contexts: in an experiment that declares features, their values for each decision. A unit that has a decision keeps it,
+                whatever its context is now.
+            available: labels of the arms that these decisions can be, or such a list for each decision (None for all arms).
 
         Returns:
             The decisions, and where the experiment stands. There are fewer than asked for only where it is paused or `strict`.
         """
-        return asking.ask(self.context, n, units, request_id)
+        return asking.ask(self.session, n, units, request_id, contexts, available)
 
     def tell(
         self,
@@ -152,9 +163,9 @@ class Experiment:
             raise ConfigError("tell takes a list of rows, each a decision id and a reward.")
         rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
         if metric is not None:
-            return measuring.tell(self.context, rows, metric, request_id)
+            return measuring.tell(self.session, rows, metric, request_id)
         objective.refuse_rewards(self.spec)
-        return telling.tell(self.context, rows, request_id)
+        return telling.tell(self.session, rows, request_id)
 
     def expose(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> int:
         """Record that decisions were carried out, in an experiment with `exposure="explicit"`, which learns from those alone.
@@ -166,7 +177,7 @@ class Experiment:
         Returns:
             How many were not recorded before.
         """
-        return exposing.expose(self.context, decision_ids, units)
+        return exposing.expose(self.session, decision_ids, units)
 
     def tell_aggregate(
         self,
@@ -185,6 +196,8 @@ class Experiment:
         There are no decision ids to make a retry harmless, so a request id is required.
         """
         objective.refuse_rewards(self.spec)
+        if self.spec.features:
+            raise ConfigError("Totals do not say which contexts their rewards had; tell each reward with its decision or unit.")
         totals = {
             "total": total,
             "total_of_squares": total_of_squares,
@@ -192,7 +205,7 @@ class Experiment:
             "total_of_logs": total_of_logs,
             "total_of_squared_logs": total_of_squared_logs,
         }
-        return telling.tell_aggregate(self.context, arm, count, totals, request_id)
+        return telling.tell_aggregate(self.session, arm, count, totals, request_id)
 
     def correct(self, decision_id: str, reward: float, reason: str = "", *, metric: str | None = None) -> bool:
         """Replace a reward by a new entry; the next refresh learns from it.
@@ -207,29 +220,29 @@ class Experiment:
             False where it stood so already.
         """
         if metric is not None:
-            return measuring.correct(self.context, decision_id, reward, metric, reason)
+            return measuring.correct(self.session, decision_id, reward, metric, reason)
         objective.refuse_rewards(self.spec)
-        return telling.correct(self.context, decision_id, reward, reason)
+        return telling.correct(self.session, decision_id, reward, reason)
 
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
         """Decisions whose unit was never exposed: they count for nothing. How many were not cancelled before."""
-        return telling.cancel(self.context, decision_ids, reason)
+        return telling.cancel(self.session, decision_ids, reason)
 
     def refresh(self, *, force: bool = False) -> Refreshed:
         """Close the batch and write a new policy version, if all its rewards are in, their window has passed, or forced.
 
         Others go on asking and telling meanwhile; what they told enters the next refresh.
         """
-        objective.settle(self.context)
-        return refreshing.refresh(self.context, bool(force))
+        objective.settle(self.session)
+        return refreshing.refresh(self.session, bool(force))
 
     def add_arm(self, label: str, metadata: dict[str, Any] | None = None, **options: float) -> int:
         """A new arm from the next decision on; `options` are its own numbers of the model. The policy version it makes."""
-        return arms.add_arm(self.context, label, metadata, options)
+        return arms.add_arm(self.session, label, metadata, options)
 
     def retire_arm(self, label: str, reason: str = "") -> int:
         """No more decisions for an arm; what it earned stays. The policy version it makes."""
-        return arms.retire_arm(self.context, label, reason)
+        return arms.retire_arm(self.session, label, reason)
 
     def stop(self, promote: str | None = None, reason: str = "") -> int:
         """End the experiment, for good. Rewards are still accepted.
@@ -241,34 +254,34 @@ class Experiment:
         Returns:
             The policy version in use.
         """
-        return arms.stop(self.context, promote, reason)
+        return arms.stop(self.session, promote, reason)
 
     def pause(self, reason: str = "") -> None:
         """No decisions until `resume`; rewards are still accepted."""
-        status.set_paused(self.context, True, reason)
+        status.set_paused(self.session, True, reason)
 
     def resume(self, reason: str = "") -> None:
         """Decisions again."""
-        status.set_paused(self.context, False, reason)
+        status.set_paused(self.session, False, reason)
 
     def status(self) -> dict[str, Any]:
         """Where the experiment stands, as JSON could hold it."""
-        found = status.status(self.context)
+        found = status.status(self.session)
         return found | stopping.said(self, found)
 
     def audit(self) -> list[dict[str, Any]]:
         """Everything that was done, in order."""
-        return status.audit(self.context)
+        return status.audit(self.session)
 
     def policy(self, version: int | None = None) -> dict[str, Any]:
         """A policy version as it was written; by default the one in use."""
-        return status.policy_entry(self.context, version)
+        return status.policy_entry(self.session, version)
 
     def verify(self) -> list[str]:
         """Replay the ledger and compare, bit for bit; the differences, of which there should be none."""
         from .verify import differences
 
-        return differences(self.context)
+        return differences(self.session)
 
     def report(self, version: int | None = None, *, fresh: bool = False) -> dict[str, Any]:
         """What is known: estimates, checks and a recommendation.
@@ -284,6 +297,24 @@ class Experiment:
         if version is not None:
             return reports.kept(self, version)
         return reports.fresh(self) if fresh else reports.report(self)
+
+    def value(self, policy: str | Callable[[dict[str, Any]], Any] | Experiment) -> dict[str, Any]:
+        """What a policy would have earned a unit in the contexts of this experiment, which must declare features.
+
+        Args:
+            policy: an arm's label for that arm always; a function from a context to a label, or to probabilities by label; or
+                another experiment, for its policy in use. One that was chosen by the rewards of this experiment looks better than
+                it is.
+
+        Returns:
+            "value" by AIPW, its standard error "se", "low" and "high" of a 95 % interval for one look, and "why" it is refused.
+
+        Raises:
+            ConfigError: the policy plays arms that this experiment could not, or is none.
+        """
+        from .valuing import value
+
+        return value(self, policy)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Every decision with its propensities and reward, to a .csv or .parquet file; how many there are."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,18 +15,20 @@ import sqlalchemy as sa
 
 from ..errors import ConfigError, shown
 from . import ledger, schema
-from .metrics.definition import told_values, values_of
+from .conclusions.blocks import Propensities
+from .metrics.summary import told_values, values_of
 
 if TYPE_CHECKING:
     from .experiment import Experiment
 
 WAITING = "pending"
-AT_ONCE = 100_000  # rows that are read at a time
+STATUSES = (WAITING, "told", "corrected", "aggregate", "default", "missing", "cancelled")
+"""What became of a decision: nothing yet, or the kind of its last entry."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DecisionTable:
-    """One entry a decision, in arrays: a million decisions of three arms take about 150 MB."""
+    """One entry a decision, in arrays: a million decisions take about 50 MB."""
 
     code: str
     """What their ids begin with."""
@@ -36,15 +38,19 @@ class DecisionTable:
     asked_at: np.ndarray
     exposed_at: np.ndarray
     """NaN where no exposure was told."""
-    status: np.ndarray
-    """pending, told, corrected, aggregate, default, missing or cancelled."""
+    kinds: np.ndarray
+    """What became of it: an index of `STATUSES`."""
     rewards: np.ndarray
     """NaN where there is none."""
     told_at: np.ndarray
-    p: np.ndarray
-    """[decisions, arms there have been]."""
+    propensities: Propensities
+    """Of all arms there have been."""
     labels: list[str]
     active: list[bool]
+    contexts: list[dict[str, Any]] | None = None
+    """What each decision was shown; None in an experiment without features."""
+    available: list[list[int] | None] | None = None
+    """Numbers of the arms that each could be; None for all active ones."""
 
     @property
     def t(self) -> np.ndarray:
@@ -52,8 +58,27 @@ class DecisionTable:
         return np.arange(1, len(self.arms) + 1)
 
     @property
+    def p(self) -> np.ndarray:
+        """Their propensities as an array, [decisions, arms there have been]."""
+        return self.propensities[:]
+
+    @property
+    def status(self) -> np.ndarray:
+        """What became of them, in words."""
+        return np.array(STATUSES)[self.kinds]
+
+    def are(self, *statuses: str) -> np.ndarray:
+        """Which of them have one of some statuses."""
+        return having(self.kinds, *statuses)
+
+    @property
     def ids(self) -> list[str]:
         return [f"{self.code}-{t}" for t in range(1, len(self.arms) + 1)]
+
+
+def having(kinds: np.ndarray, *statuses: str) -> np.ndarray:
+    """Which of some indices of `STATUSES` are those of these statuses."""
+    return np.isin(kinds, [STATUSES.index(status) for status in statuses])
 
 
 def table_of(experiment: Experiment) -> DecisionTable:
@@ -62,66 +87,78 @@ def table_of(experiment: Experiment) -> DecisionTable:
         T = experiment.database.find(c, experiment.name).t
         known = c.execute(sa.select(schema.arms).where(schema.arms.c.experiment == experiment.id).order_by(schema.arms.c.arm)).all()
         laws = ledger.fetch(c, sa.select(schema.vectors).where(schema.vectors.c.experiment == experiment.id))
-        arm, batch, policy, law = (np.empty(T, np.int64) for _ in range(4))
+        arm, batch, policy, law = (np.empty(T, np.int32) for _ in range(4))
         at, exposed, reward, told = (np.full(T, np.nan) for _ in range(4))
-        status = np.full(T, WAITING, "<U9")
+        kinds, code = np.zeros(T, np.int8), {name: i for i, name in enumerate(STATUSES)}
         place = {name: i for i, (_, name, _) in enumerate(laws)}
         table = schema.decisions
         columns = table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector, table.c.at
-        for rows in _pieces(c, table, columns, table.c.t, experiment.id):
+        for rows in ledger.pieces(c, columns, (table.c.t,), table.c.experiment == experiment.id):
             t, arms, batches, versions, names, times = zip(*rows, strict=True)
             i = np.array(t) - 1
             arm[i], batch[i], policy[i] = np.array(arms), np.array(batches), np.array(versions)
             law[i], at[i] = np.array([place[name] for name in names]), np.array(times)
         table = schema.exposures
-        for rows in _pieces(c, table, (table.c.t, table.c.at), table.c.t, experiment.id):
+        for rows in ledger.pieces(c, (table.c.t, table.c.at), (table.c.t,), table.c.experiment == experiment.id):
             t, exposed_ = zip(*rows, strict=True)
             exposed[np.array(t) - 1] = exposed_
         table = schema.rewards
         columns = table.c.t, table.c.kind, table.c.reward, table.c.at
-        for rows in _pieces(c, table, columns, table.c.position, experiment.id):
-            t, kinds, values, times = zip(*rows, strict=True)
+        for rows in ledger.pieces(c, columns, (table.c.position,), table.c.experiment == experiment.id):
+            t, names, values, times = zip(*rows, strict=True)
             i = np.array(t) - 1  # where a decision comes twice, NumPy keeps the last
-            status[i], reward[i], told[i] = np.array(kinds), np.array(values, float), np.array(times)
+            kinds[i], reward[i], told[i] = [code[name] for name in names], np.array(values, float), np.array(times)
+        shown = ledger.contexts_between(c, experiment.id, 0, T) if experiment.spec.features else None
     K = len(known)
     vectors = np.zeros((max(len(laws), 1), K))
     for i, (_, _, text) in enumerate(laws):
         vector = json.loads(text)
         vectors[i, : len(vector)] = vector  # it has no entry for arms that came after it
     labels, active = [row.label for row in known], [row.retired is None for row in known]
-    return DecisionTable(experiment.code, arm, batch, policy, at, exposed, status, reward, told, vectors[law], labels, active)
-
-
-def _pieces(
-    c: sa.Connection, table: sa.Table, columns: tuple[sa.Column, ...], order: sa.Column, experiment: int
-) -> Iterator[list[tuple]]:
-    """The rows of an experiment, some at a time: Python rows take ten times the memory of arrays."""
-    query = sa.select(*columns, order.label("place")).where(table.c.experiment == experiment).order_by(order).limit(AT_ONCE)
-    last = 0
-    while rows := ledger.fetch(c, query.where(order > last)):
-        last = rows[-1][-1]
-        yield [row[:-1] for row in rows]
+    contexts = None if shown is None else [json.loads(text) for text, _ in shown]
+    available = None if shown is None else [None if mask is None else json.loads(mask) for _, mask in shown]
+    decided = experiment.code, arm, batch, policy, at, exposed, kinds, reward, told, Propensities(vectors, law), labels, active
+    return DecisionTable(*decided, contexts, available)
 
 
 def columns_of(table: DecisionTable, metrics: dict[str, np.ndarray]) -> dict[str, list[Any]]:
     """The columns that a file has; `metrics` has the values of each."""
     none = lambda x: [None if np.isnan(v) else float(v) for v in x]  # noqa: E731
+    p = table.p
     fixed = {
         "decision_id": table.ids,
         "t": table.t.tolist(),
         "arm": [table.labels[a] for a in table.arms],
         "batch": table.batches.tolist(),
         "policy": table.policies.tolist(),
-        "asked_at": table.asked_at.tolist(),
+        "asked_at": _dates(table.asked_at),
         "status": table.status.tolist(),
         "reward": none(table.rewards),
-        "told_at": none(table.told_at),
-        "propensity": table.p[np.arange(len(table.arms)), table.arms].tolist(),
+        "told_at": _dates(table.told_at),
+        "propensity": p[np.arange(len(table.arms)), table.arms].tolist(),
     }
     if not np.isnan(table.exposed_at).all():
-        fixed["exposed_at"] = none(table.exposed_at)
-    told = {f"metric: {name}": none(values) for name, values in metrics.items()}
-    return fixed | told | {f"p: {label}": table.p[:, k].tolist() for k, label in enumerate(table.labels)}
+        fixed["exposed_at"] = _dates(table.exposed_at)
+    told: dict[str, list[Any]] = {f"metric: {name}": none(values) for name, values in metrics.items()}
+    if table.contexts is not None:
+        told |= {
+            f"context: {name}": [one[name] for one in table.contexts] for name in (table.contexts[0] if table.contexts else ())
+        }
+        told["available"] = [None if mask is None else "; ".join(table.labels[k] for k in mask) for mask in table.available or ()]
+    return fixed | told | {f"p: {label}": p[:, k].tolist() for k, label in enumerate(table.labels)}
+
+
+def _dates(seconds: np.ndarray) -> list[str | None]:
+    """Seconds since 1970 as dates and times in ISO 8601, UTC; None where there are none."""
+    return [None if np.isnan(at) else iso_date(at) for at in seconds.tolist()]
+
+
+def iso_date(at: float) -> str:
+    """A moment in ISO 8601, UTC; outside the years 1 to 9999, which it cannot say, the seconds since 1970."""
+    try:
+        return datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="microseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{at:g} s"
 
 
 def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
@@ -136,7 +173,7 @@ def write(experiment: Experiment, path: str | os.PathLike[str]) -> int:
     table = table_of(experiment)
     with experiment.database.read() as c:
         told = told_values(experiment, c, len(table.arms))
-    counting = values_of(experiment, table, experiment.context.now())  # with what silence counts as
+    counting = values_of(experiment.spec, table, told, experiment.session.now())  # with what silence counts as
     columns = columns_of(table, {name: np.where(np.isnan(values), counting[name], values) for name, values in told.items()})
     try:
         if kind == ".csv":
@@ -157,7 +194,13 @@ def _parquet(columns: dict[str, list[Any]], place: pathlib.Path) -> None:
         import pyarrow.parquet as parquet
     except ImportError:
         raise ConfigError('Parquet needs pyarrow; install it with: pip install "blts[parquet]", or export a .csv.') from None
-    text = {"decision_id", "arm", "status"}
+    text = {"decision_id", "arm", "status", "asked_at", "told_at", "exposed_at"}
     whole = {"t", "batch", "policy"}
     types = {name: pa.string() if name in text else pa.int64() if name in whole else pa.float64() for name in columns}
+    shown = {
+        name: pa.bool_() if isinstance(values[0], bool) else pa.string() if isinstance(values[0], str) else pa.float64()
+        for name, values in columns.items()
+        if name.startswith("context: ")
+    }
+    types |= shown | ({"available": pa.string()} if shown else {})
     parquet.write_table(pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}), place)

@@ -14,35 +14,39 @@ from .database import chunks
 from .telling import index_of, several
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .session import Session
 
 
-def expose(ctx: Context, decision_ids: Sequence[str], units: Sequence[str]) -> int:
+def expose(session: Session, decision_ids: Sequence[str], units: Sequence[str]) -> int:
     """Record that decisions were carried out; how many were not recorded before."""
-    if ctx.spec.exposure != "explicit":
+    if session.spec.exposure != "explicit":
         raise ConfigError('This experiment assumes that every decision is carried out; create it with exposure="explicit" to tell.')
     ids, names = several("decision_ids", decision_ids), several("units", units)
-    hashes = [unit_hash(ctx, unit) if isinstance(unit, str) else "" for unit in names]
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
-        found = units_of(ctx, c, hashes)
-        numbers = [index_of(i, ctx.code) for i in ids] + [found.get(h) for h in hashes]
+    hashes = [unit_hash(session, unit) if isinstance(unit, str) else "" for unit in names]
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        found = units_of(session, c, hashes)
+        numbers = [index_of(i, session.code) for i in ids] + [found.get(h) for h in hashes]
         unknown = [name for name, t in zip([*ids, *names], numbers, strict=True) if t is None or t > row.t]
         if unknown:
-            raise ConfigError(f"There is no decision for {shown(unknown[0])} in the experiment {ctx.name!r}; nothing was recorded.")
+            raise ConfigError(
+                f"There is no decision for {shown(unknown[0])} in the experiment {session.name!r}; nothing was recorded."
+            )
         known = {t for t in numbers if t is not None}
-        ts = sorted(known - _exposed(ctx, c, sorted(known)))
+        ts = sorted(known - _exposed(session, c, sorted(known)))
         if ts:
-            change = entries.Change(ctx, c, row)
+            change = entries.Change(session, c, row)
             change.insert(schema.exposures, {"t": ts, "position": change.position + 1, "at": change.now}, len(ts))
             change.finish("expose", {"count": len(ts)})
         return len(ts)
 
 
-def _exposed(ctx: Context, c: sa.Connection, ts: Sequence[int]) -> set[int]:
+def _exposed(session: Session, c: sa.Connection, ts: Sequence[int]) -> set[int]:
     """Those of some decisions that were exposed before."""
     table, found = schema.exposures, set()
     for some in chunks(sorted(ts)):
         numbers = sa.bindparam("some", some, expanding=True, literal_execute=True, type_=sa.BigInteger)
-        found |= {t for (t,) in ledger.fetch(c, sa.select(table.c.t).where(table.c.experiment == ctx.id, table.c.t.in_(numbers)))}
+        found |= {
+            t for (t,) in ledger.fetch(c, sa.select(table.c.t).where(table.c.experiment == session.id, table.c.t.in_(numbers)))
+        }
     return found

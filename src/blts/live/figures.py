@@ -20,7 +20,7 @@ from . import schema
 from .conclusions.misfit import expected_rewards
 from .conclusions.posterior import posterior
 from .export import DecisionTable, table_of
-from .metrics.definition import summary, tolerated
+from .metrics.summary import current_values, summary, tolerated
 from .report import compared, model_and_data
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .experiment import Experiment
+    from .session import Policy
 
 BINS = 40
 ZEROS = 0.05
@@ -60,17 +61,27 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
     drawings: dict[str, Callable[[], Figure]] = {}
     if len(table.t):
         drawings["allocation"] = lambda: _allocation(table, changes, look)
-    model, data = model_and_data(experiment, table, current)
-    draws = posterior(model, data.arms, data.rewards).draws
-    if np.isfinite(draws).any():
-        drawings["posterior"] = lambda: _posterior(draws, current.labels, look)
-    if len(data.rewards):
-        fitted, counts = expected_rewards(model, data.arms, data.rewards), support_of_likelihood(model) in ("binary", "count")
-        drawings["rewards"] = lambda: _rewards(data.rewards, fitted, counts=counts)
-    compared_metrics = [metric for metric in summary(experiment, table) if any(arm["difference"] for arm in metric["arms"])]
+    if not experiment.spec.features:  # with contexts an arm has no one mean reward
+        drawings |= _of_arms(experiment, table, current, look)
+    metrics = summary(experiment.spec, table, current_values(experiment, table))
+    compared_metrics = [metric for metric in metrics if any(arm["difference"] for arm in metric["arms"])]
     if compared_metrics:
         drawings["metrics"] = lambda: _metrics(compared_metrics, look)
     return [_write(pathlib.Path(folder) / f"{name}.svg", make) for name, make in drawings.items()]
+
+
+def _of_arms(
+    experiment: Experiment, table: DecisionTable, current: Policy, look: dict[str, Look]
+) -> dict[str, Callable[[], Figure]]:
+    """The posterior of the arms' mean rewards, and the rewards with those that the model expects."""
+    model, data = model_and_data(experiment, table, current)
+    draws, found = posterior(model, data.arms, data.rewards).draws, {}
+    if np.isfinite(draws).any():
+        found["posterior"] = lambda: _posterior(draws, current.labels, look)
+    if len(data.rewards):
+        fitted, counts = expected_rewards(model, data.arms, data.rewards), support_of_likelihood(model) in ("binary", "count")
+        found["rewards"] = lambda: _rewards(data.rewards, fitted, counts=counts)
+    return found
 
 
 def _write(path: pathlib.Path, make: Callable[[], Figure]) -> pathlib.Path:

@@ -25,13 +25,15 @@ class Data(NamedTuple):
 
     arms: np.ndarray
     rewards: np.ndarray
+    x: np.ndarray | None = None
+    """The numbers of their contexts, `[rows, columns]`; None where decisions have none."""
 
     def of(self, active: tuple[int, ...]) -> Data:
         """The rows of some arms, renumbered."""
         place = np.full(max((*active, int(self.arms.max(initial=-1)))) + 1, -1)
         place[list(active)] = np.arange(len(active))
         mine = place[self.arms] >= 0
-        return Data(place[self.arms[mine]], self.rewards[mine])
+        return Data(place[self.arms[mine]], self.rewards[mine], None if self.x is None else self.x[mine])
 
 
 def capacity_for(rows: int) -> int:
@@ -43,12 +45,37 @@ def capacity_for(rows: int) -> int:
 
 
 @jax.jit
-def _remember_all(agent: Agent, history: Tree, arms: Array, rewards: Array, live: Array) -> Tree:
+def _remember_all(agent: Agent, history: Tree, rows: Row, live: Array) -> Tree:
     def add(history, x):
-        arm, reward, ok = x
-        return agent.remember(history, Row((), arm, reward, ()), ok), None
+        row, ok = x
+        return agent.remember(history, row, ok), None
 
-    return lax.scan(add, history, (arms, rewards, live))[0]
+    return lax.scan(add, history, (rows, live))[0]
+
+
+@jax.jit
+def _seen(agent: Agent, rows: Row) -> Row:
+    """Rounds as the agent's model sees them."""
+    return jax.vmap(agent.seen)(rows)
+
+
+def seen_rows(agent: Agent, data: Data) -> Row:
+    """Rewards with contexts as the agent's model sees them."""
+    seen = jax.device_get(_seen(agent, _padded(data)))
+    return jax.tree.map(lambda x: x[: len(data.arms)], seen)
+
+
+def _padded(data: Data) -> Row:
+    """Rewards as rows, with room for more, so that few sizes are compiled."""
+    rows, capacity = len(data.arms), capacity_for(len(data.arms))
+
+    def pad(values: np.ndarray, kind: Any) -> Any:
+        out = np.zeros((capacity, *values.shape[1:]), kind)
+        out[:rows] = values
+        return out
+
+    shown = () if data.x is None else pad(data.x, empty_dtype())
+    return Row(shown, pad(data.arms, np.int32), pad(data.rewards, empty_dtype()), ())
 
 
 class _Summaries(NamedTuple):
@@ -63,21 +90,23 @@ class _Summaries(NamedTuple):
 def load(agent: Agent, data: Data) -> Tree:
     """The agent's memory of these rows, as if it had been told them one by one. This is linear in their number."""
     rows, capacity = len(data.arms), capacity_for(len(data.arms))
-    empty = agent.empty(Row((), jnp.zeros((), int), jnp.zeros(()), ()), capacity)
-    arms, rewards = np.zeros(capacity, np.int32), np.zeros(capacity, empty_dtype())
-    arms[:rows], rewards[:rows] = data.arms, data.rewards
-    live = np.arange(capacity) < rows
+    x: Any = () if data.x is None else jnp.zeros(data.x.shape[1])
+    empty = agent.empty(Row(x, jnp.zeros((), int), jnp.zeros(()), ()), capacity)
+    all_rows, live = _padded(data), np.arange(capacity) < rows
     if not isinstance(empty, Log) or not agent.plain_memory:
-        return _remember_all(agent, empty, arms, rewards, live)
+        return _remember_all(agent, empty, all_rows, live)
+    if data.x is not None:
+        all_rows = jax.device_get(_seen(agent, all_rows))
     # A log need not be written row by row: a row's rank is its place among those of its arm.
-    counts = np.bincount(data.arms, minlength=agent.actions)
+    own = np.asarray(all_rows.action)[:rows]
+    counts = np.bincount(own, minlength=len(empty.counts))
     rank = np.zeros(capacity, np.int32)
-    by_arm = np.argsort(data.arms, kind="stable")
+    by_arm = np.argsort(own, kind="stable")
     rank[by_arm] = np.arange(rows) - np.repeat(np.cumsum(counts) - counts, counts)
     summary = empty.summary
     if jax.tree.leaves(summary):
-        summary = _remember_all(_Summaries(agent.model), summary, arms, rewards, live)
-    columns: Any = (Row((), arms, rewards, ()), rank, counts, 0, rows, summary)  # type: ignore[arg-type]
+        summary = _remember_all(_Summaries(agent.model), summary, all_rows, live)
+    columns: Any = (all_rows, rank, counts, 0, rows, summary)
     return jax.tree.map(lambda new, like: jnp.asarray(new, jnp.result_type(like)), Log(*columns), empty)
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sa
 
 from .database import chunks
+from .features import Encoding
 from .learning import Data
-from .schema import decisions, exposures, rewards
+from .schema import contexts, decisions, exposures, rewards
 
-AT_ONCE = 1_000_000  # decisions read as one text
+AT_ONCE = 50_000  # rows that are read at a time: Python rows take ten times the memory of arrays
 
 
 class Standing(NamedTuple):
@@ -29,14 +30,19 @@ class Rewards(NamedTuple):
     t: np.ndarray
     arms: np.ndarray
     rewards: np.ndarray
+    x: np.ndarray | None = None
+    """The numbers of their contexts; None where decisions have none."""
 
     def digest(self) -> str:
-        parts = (self.t.astype("<i8"), self.arms.astype("<i8"), self.rewards.astype("<f8"))
-        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+        found = hashlib.sha256()
+        for column, kind in ((self.t, "<i8"), (self.arms, "<i8"), (self.rewards, "<f8"), (self.x, "<f8")):
+            if column is not None:
+                found.update(np.ascontiguousarray(column.astype(kind, copy=False)).tobytes())
+        return found.hexdigest()
 
     @property
     def data(self) -> Data:
-        return Data(self.arms, self.rewards)
+        return Data(self.arms, self.rewards, self.x)
 
 
 NO_REWARDS = Rewards(np.zeros(0, int), np.zeros(0, int), np.zeros(0))
@@ -57,6 +63,30 @@ def fetch(connection: sa.Connection, query: Any, values: dict[str, Any] | None =
     return list(cursor.fetchall())
 
 
+def pieces(
+    connection: sa.Connection, columns: Sequence[sa.Column], order: Sequence[sa.Column], *where: Any
+) -> Iterator[list[tuple]]:
+    """Rows of a table, some at a time.
+
+    Args:
+        connection: to the database.
+        columns: those that are wanted.
+        order: columns of whole numbers that rows are sorted by; together they differ in every row.
+        where: which rows.
+
+    Returns:
+        Lists of rows, none of them empty.
+    """
+    query = sa.select(*columns, *order).where(*where).order_by(*order).limit(AT_ONCE)
+    rows = fetch(connection, query)
+    while rows:
+        yield [row[: len(columns)] for row in rows]
+        if len(rows) < AT_ONCE:
+            return
+        last = sa.tuple_(*(sa.literal(value, sa.BigInteger) for value in rows[-1][len(columns) :]))
+        rows = fetch(connection, query.where(sa.tuple_(*order) > last))
+
+
 class Fold(NamedTuple):
     """All decisions and the rewards that stand, as far as the ledger was read. Nothing in it changes, so a later reading goes on
     from there. Arrays have one element for each decision 1, 2, …"""
@@ -72,6 +102,10 @@ class Fold(NamedTuple):
     """NaN where no reward stands."""
     settled: np.ndarray = np.zeros(0, bool)
     """Whether there is any entry about it."""
+    encoding: Encoding | None = None
+    """Of the contexts; None where decisions have none."""
+    x: np.ndarray | None = None
+    """The numbers of its context, `[decisions, columns]`."""
 
     def until(self, connection: sa.Connection, watermark: int, decisions: int) -> Fold:
         """Read on: of each decision the last entry stands.
@@ -85,20 +119,26 @@ class Fold(NamedTuple):
             The decisions and what stands.
         """
         if watermark < self.watermark or decisions < len(self.arms):
-            return Fold(self.experiment).until(connection, watermark, decisions)
+            return Fold(self.experiment, encoding=self.encoding).until(connection, watermark, decisions)
         new_arms, new_at = _decisions_between(connection, self.experiment, len(self.arms), decisions)
         blank = np.full(len(new_arms), np.nan)
         exposed, standing = np.concatenate([self.exposed, blank]), np.concatenate([self.rewards, blank])
         settled = np.concatenate([self.settled, np.zeros(len(new_arms), bool)])
         for table, column, into in ((rewards, rewards.c.reward, standing), (exposures, exposures.c.at, exposed)):
             new = table.c.experiment == self.experiment, table.c.position > self.watermark, table.c.position <= watermark
-            found = fetch(connection, sa.select(table.c.t, column).where(*new).order_by(table.c.position))
-            t, values = np.array(found, float).reshape(-1, 2).T  # None becomes NaN
-            into[t.astype(int) - 1] = values  # where a decision comes twice, NumPy keeps the last
-            if table is rewards:
-                settled[t.astype(int) - 1] = True
+            for found in pieces(connection, (table.c.t, column), (table.c.position, table.c.t), *new):
+                t, values = np.array(found, float).T  # None becomes NaN
+                into[t.astype(int) - 1] = values  # where a decision comes twice, NumPy keeps the last
+                if table is rewards:
+                    settled[t.astype(int) - 1] = True
         arms, at = np.concatenate([self.arms, new_arms]), np.concatenate([self.at, new_at])
-        return Fold(self.experiment, watermark, arms, at, exposed, standing, settled)
+        x = None
+        if self.encoding is not None:
+            new_x = self.encoding.of_texts(
+                [text for text, _ in contexts_between(connection, self.experiment, len(self.arms), decisions)]
+            )
+            x = new_x if self.x is None else np.concatenate([self.x, new_x])
+        return Fold(self.experiment, watermark, arms, at, exposed, standing, settled, self.encoding, x)
 
     def starts(self, explicit: bool) -> np.ndarray:
         """When each decision's window began; NaN where it was not exposed, if exposure is told explicitly."""
@@ -128,7 +168,13 @@ class Fold(NamedTuple):
         if cutoff is not None:
             ok &= self.starts(explicit) <= cutoff
         here = np.flatnonzero(ok)
-        return Rewards(here + 1, self.arms[here], self.rewards[here])
+        return Rewards(here + 1, self.arms[here], self.rewards[here], None if self.x is None else self.x[here])
+
+
+def contexts_between(connection: sa.Connection, experiment: int, first: int, last: int) -> list[tuple[str, str | None]]:
+    """What decisions first + 1 … last were shown, as it is stored: contexts, and which arms they could be."""
+    own = contexts.c.experiment == experiment, contexts.c.t > first, contexts.c.t <= last
+    return [row for some in pieces(connection, (contexts.c.context, contexts.c.available), (contexts.c.t,), *own) for row in some]
 
 
 def _decisions_between(connection: sa.Connection, experiment: int, first: int, last: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..drawing.pages import render
 from ..errors import ConfigError
-from .conclusions.words import probability
+from .conclusions.words import probability, shares
 from .durations import in_words
 from .figures import draw
 from .status import status, warnings
@@ -56,8 +56,9 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         drawn = {path.stem: path.read_bytes() for path in draw(experiment, folder)}
     figures = [{"title": title, "svg": drawn[name]} for name, title in FIGURES.items() if name in drawn]
-    arms, now = report["arms"], status(experiment.context)
+    arms, now = report["arms"], status(experiment.session)
     kinds = ("units", "pending", "observed", "defaulted", "missing", "cancelled")
+    allocation = iter(shares([arm["allocation"] for arm in arms if arm["active"]], report.get("allocation_error")))
     return render(
         "blts.live",
         "page.html.jinja",
@@ -68,11 +69,14 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
         alarms=[alarm for metric in report["metrics"] for alarm in metric["alarms"] if alarm not in report["recommendation"]],
         metrics=[_metric(metric) for metric in report["metrics"]],
         posterior=[_posterior(arm) for arm in arms],
+        contextual="features" in report,
+        values=[[v["policy"], v["rewards"], _interval(v), _interval(v["difference"])] for v in report.get("values", [])],
+        segments=[_segment(one) for one in report.get("segments", [])],
         evidence=_evidence(report),
         figures=figures,
         health=_health(report),
         estimates=[[arm["arm"], *(_interval(arm[kind]) for kind in ("naive", "ipw", "aipw"))] for arm in arms],
-        units=[[arm["arm"], *(arm[kind] for kind in kinds), _share(arm["allocation"])] for arm in arms],
+        units=[[arm["arm"], *(arm[kind] for kind in kinds), _share(next(allocation) if arm["active"] else 0.0)] for arm in arms],
         settings=_settings(now, experiment.spec),
     )
 
@@ -118,6 +122,11 @@ def _posterior(arm: dict[str, Any]) -> list[Any]:
     return [label, arm["units"], arm["rewards"], *shown]
 
 
+def _segment(one: dict[str, Any]) -> list[Any]:
+    earned = None if one["earned"] is None else f"{one['earned']:.3g}"
+    return [f"{one['feature']}: {one['segment']}", one["rewards"], earned, *map(_interval, one["arms"])]
+
+
 def _metric(metric: dict[str, Any]) -> dict[str, Any]:
     rows = []
     for arm in metric["arms"]:
@@ -146,7 +155,7 @@ def _health(report: dict[str, Any]) -> list[str]:
     if ratio is not None and ratio["p_value"] is not None:
         fits = "ALARM: arms were not played as often" if ratio["alarm"] else "Arms were played about as often"
         lines.append(f"{fits} as their propensities say (p = {ratio['p_value']:.2g}).")
-    silent = f"; {_share(missing)} of the others passed in silence." if missing else "."
+    silent = f"; {_share(missing)} of the others had no reward when their window ended." if missing else "."
     lines.append(f"{report['pending']:,} decisions have no reward yet{silent}")
     if report["open"]:
         lines.append(f"{report['open']:,} rewards do not count yet, because their window is open.")
@@ -164,4 +173,6 @@ def _settings(now: dict[str, Any], spec: Spec) -> dict[str, Any]:
     shown["silence counts as"] = None if spec.default_reward is None else f"{spec.default_reward:g}"
     rule = {} if spec.stop is None else {k: v for k, v in spec.stop._asdict().items() if v is not None}
     shown["stopping rule"] = ", ".join(f"{name} {value}" for name, value in rule.items()) or None
+    shown |= {name.replace("_", " "): "; ".join(now[name]) for name in ("features", "arm_features") if name in now}
+    shown |= {"θ": now["theta"]} if "theta" in now else {}
     return shown | {"created": moment(now["created_at"]), "last refresh": moment(now["refreshed_at"]), "seed": now["seed"]}

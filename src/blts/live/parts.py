@@ -15,6 +15,7 @@ from .. import models, plugins, registry
 from .._module import from_json, require_part, to_json
 from ..agents import Agent, Belief, Perturb, Thompson
 from ..batching import Batching
+from ..contexts import Features
 from ..errors import BltsError, ConfigError, UnknownName
 from ..models import Model
 from ..samplers import Chain
@@ -36,10 +37,15 @@ KNOWN_SPREAD = {
     "laplace": ("scale", "numbers"),
     "student-t": ("scale", "numbers"),
     "gamma": ("shape", "revenue"),
+    "linear": ("sd", "linear-unknown-variance"),
 }
 """Models that take the spread of rewards as known: the number that says it, and a model that learns it."""
 EXTERNAL = "external"
 """The batching that leaves batches to the user; it is no state machine, so no simulation has it."""
+
+
+SAID = "said"
+"""Where a part's JSON has the short name that was given."""
 
 
 class Arm(NamedTuple):
@@ -55,6 +61,8 @@ class Part(NamedTuple):
     name: str | None
     options: dict[str, Any]
     value: Any = None
+    said: str | None = None
+    """The name that was given, where it is short for the registered one: "conversions" for "bernoulli"."""
 
     @property
     def is_own(self) -> bool:
@@ -63,8 +71,16 @@ class Part(NamedTuple):
 
     @property
     def words(self) -> str:
-        options = ", ".join(f"{name}={value}" for name, value in self.options.items())
-        return f"{self.name}({options})" if options else self.name or repr(self.value)
+        options = ", ".join(f"{name}={_short(value)}" for name, value in self.options.items())
+        name = self.said or self.name
+        return f"{name}({options})" if options else name or repr(self.value)
+
+
+def _short(value: Any) -> str:
+    """An option in words; equal numbers of a list are written once."""
+    if isinstance(value, list | tuple) and len(value) > 1 and all(one == value[0] for one in value):
+        return f"{value[0]} (×{len(value)})"
+    return str(value)
 
 
 ArmsGiven: TypeAlias = "Sequence[str | Arm | Mapping[str, Any]] | Mapping[str, Mapping[str, Any]]"
@@ -81,6 +97,8 @@ class ArmSetting(NamedTuple):
     actions: int
     horizon: int
     states: int = 1
+    shared: bool = False
+    features: Features | None = None
 
     @property
     def arms(self) -> int:
@@ -120,15 +138,34 @@ def part_of(kind: str, given: object) -> Part:
         return Part(None, {}, given)
     if kind == "agent":
         name, chosen = agent_named(given)
-        return Part(name, chosen | options)
-    name = {"batching": BATCHINGS, "model": MODELS}[kind].get(given, given)
+        return Part(name, chosen | options, said=given if given in SAMPLERS else None)
+    short = {"batching": BATCHINGS, "model": MODELS}[kind]
+    name, said = short.get(given, given), given if given in short else None
     if kind == "model":
-        return Part(model_named(name), options)
+        return Part(model_named(name), options, said=said)
     if name != EXTERNAL:
         registry.find(kind, name)
     elif options:
         raise ConfigError(f"The batching {EXTERNAL!r} has no options.")
-    return Part(name, options)
+    return Part(name, options, said=said)
+
+
+def with_prior_means(part: Part, width: int) -> Part:
+    """A model by name that depends on a context, with a prior mean for each of `width` numbers: the stated one, or 0."""
+    if part.name is None:
+        return part
+    given = part.options.get("prior_mean", 0.0)
+    if not registry.find("model", part.name).about.get("contextual") or isinstance(given, list | tuple):
+        return part
+    return part._replace(options=part.options | {"prior_mean": [given] * width})
+
+
+def with_one_theta(agent: Agent, features: Features) -> Agent:
+    """The agent with one θ for all arms, whose rewards depend on `features` (`ConfigError` where it is no Thompson sampling)."""
+    if type(agent) is not Thompson:
+        raise ConfigError(f"shared=True is for Thompson sampling; {type(agent).__name__} has no θ to share.")
+    first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:1], agent.model)
+    return Thompson(first, agent.belief, agent.actions, shared=True, features=features)
 
 
 def model_named(name: str) -> str:
@@ -200,7 +237,7 @@ def agent_named(name: str) -> tuple[str, dict[str, Any]]:
 def to_data(kind: str, part: Part) -> dict[str, Any]:
     """A part as JSON can hold it; of an object made of functions, and of a model in a module of the user's, also how it looks."""
     if part.name is not None:
-        data = {"name": part.name, "options": part.options}
+        data = {"name": part.name, "options": part.options} | ({} if part.said is None else {SAID: part.said})
         return data | {"built": repr(single_model(part))} if kind == "model" and part.is_own else data
     try:
         return {"object": to_json(part.value)}
@@ -211,7 +248,7 @@ def to_data(kind: str, part: Part) -> dict[str, Any]:
 def from_data(kind: str, data: dict[str, Any], given: object) -> Part:
     """The part that `to_data` wrote; `given` is the object where JSON could not hold it (`ConfigError` where it is another)."""
     if "name" in data:
-        part = Part(data["name"], data["options"])
+        part = Part(data["name"], data["options"], said=data.get(SAID))
         if "built" in data and (now := repr(single_model(part))) != data["built"]:
             raise ConfigError(f"The {kind} {part.words} of this experiment was {data['built']}, and is {now} now; put it back.")
         return part
@@ -253,8 +290,6 @@ def model_of(part: Part, arms: Sequence[Arm], numbers: Mapping[str, float]) -> M
     model = with_numbers(single_model(part), numbers)
     if any(not isinstance(leaf, int | float | np.generic | np.ndarray | jax.Array) for leaf in jax.tree.leaves(model)):
         raise ConfigError(f"{type(model).__name__} is no tree of numbers; register its class with JAX, or use from_functions.")
-    if model.contextual:
-        raise ConfigError("This model needs a context for each decision, which an experiment does not keep; use one without.")
     own = models.arm_count(model)
     if own is None and not any(arm.options for arm in arms):
         return models.stack(model, len(arms))

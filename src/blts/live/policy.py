@@ -20,13 +20,13 @@ from .._module import module, static
 from .._typing import Array, Bool, Float, Int, Played, PRNGKey, Tree
 from ..agents import Agent
 from ..batching import Batching
+from ..contexts import Context
 from ..decision import Clock, decide
 from ..declared import provides, why_lost
 from ..errors import ConfigError
 
 LAST = 2**32 - 1  # no decision has this index: what folds it in has a key of its own
-SMALLEST = 16  # decisions of the smallest compiled chunk; each larger one is sixteen times as large, so that few are compiled
-LARGEST = 2**14  # and of the largest: more are decided in several
+SIZES = (16, 64, 256, 4096, 16384)  # decisions of a compiled chunk: few, because compiling one takes seconds
 
 
 class Never(Batching):
@@ -98,39 +98,56 @@ def check_agent(agent: Agent, name: str) -> None:
 
 
 def is_fixed(agent: Agent) -> bool:
-    """Whether the propensities are one vector for the whole batch."""
-    return provides(agent, "propensities")
+    """Whether the propensities are one vector for the whole batch, whatever a decision is shown but for its mask."""
+    return provides(agent, "propensities") and not (agent.model is not None and agent.model.contextual)
 
 
-def has_exact_law(agent: Agent, state: Tree) -> bool:
-    """Whether `propensities` is exact up to quadrature, rather than estimated from draws."""
-    return agent.propensities_are_exact(state)
+def has_exact_law(agent: Agent, state: Tree, obs: Tree = ()) -> bool:
+    """Whether `propensities` is exact up to quadrature, rather than estimated from draws, whatever the context.
+
+    Of a shared normal θ the error differs between contexts, and is not known before a decision is made.
+    """
+    by_member = agent.belief is not None and agent.belief.draws_members
+    return (by_member or not agent.shared) and agent.propensities_are_exact(state, obs)
 
 
 _propensities = jax.jit(lambda agent, state: agent.propensities(state))
 
 
-def freeze(agent: Agent, state: Tree, draw: str) -> Frozen:
-    """A state with its propensities; `draw` says who chooses: "agent", "vector", or "auto" for the one that is exact."""
-    if not is_fixed(agent):
-        return Frozen(state, jnp.full(agent.actions, jnp.nan), jnp.zeros((), bool))
-    return Frozen(state, _propensities(agent, state), jnp.asarray(draws_from_law(agent, state, draw)))
+def propensities_of(agent: Agent, state: Tree) -> Float[Array, " arms"]:
+    """The propensities of a state, of an agent that has one vector for the whole batch."""
+    return _propensities(agent, state)
 
 
-def draws_from_law(agent: Agent, state: Tree, draw: str) -> bool:
-    """Whether arms are drawn from the propensities rather than chosen by the agent; `draw` as in `freeze`."""
-    return is_fixed(agent) and (draw == "vector" or (draw == "auto" and not has_exact_law(agent, state)))
+def freeze(agent: Agent, state: Tree, draw: str, obs: Tree = ()) -> Frozen:
+    """A state with its propensities, where they are one vector.
+
+    Args:
+        agent: who decides.
+        state: its state.
+        draw: who chooses: "agent", "vector", or "auto" for the one that is exact.
+        obs: what a decision is shown, for shapes and types.
+
+    Returns:
+        The policy version.
+    """
+    by_law = jnp.asarray(draws_from_law(agent, state, draw, obs))
+    return Frozen(state, propensities_of(agent, state) if is_fixed(agent) else jnp.full(agent.actions, jnp.nan), by_law)
+
+
+def draws_from_law(agent: Agent, state: Tree, draw: str, obs: Tree = ()) -> bool:
+    """Whether arms are drawn from the propensities rather than chosen by the agent; the arguments are those of `freeze`."""
+    if not provides(agent, "propensities"):
+        return False
+    return draw == "vector" or (draw == "auto" and not has_exact_law(agent, state, obs))
 
 
 # Decisions
 
 
 def chunk_size(n: int) -> int:
-    """The compiled size that holds n decisions."""
-    size = SMALLEST
-    while size < min(n, LARGEST):
-        size *= 16
-    return min(size, LARGEST)
+    """The compiled size that holds n decisions; more than the largest are decided in several."""
+    return next((size for size in SIZES if size >= n), SIZES[-1])
 
 
 def decide_many(
@@ -141,6 +158,7 @@ def decide_many(
     clock: Clock,
     mixture: Mixture,
     limit: int,
+    obs: Tree = (),
     *,
     size: int,
     strict: bool,
@@ -155,14 +173,15 @@ def decide_many(
         clock: after the last decision.
         mixture: floors and burn-in.
         limit: how many decisions are wanted.
+        obs: what they are shown, `[size, …]`; nothing without contexts.
         size: the compiled size (`chunk_size`).
         strict: make none after the end of the batch.
 
     Returns:
         The clock after them, and the decisions.
     """
-    by_law = bool(frozen.by_law)
-    return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), np.bool_(strict), size=size, by_law=by_law)
+    options = {"size": size, "by_law": bool(frozen.by_law)}
+    return _decide_many(key, agent, batching, frozen, clock, mixture, np.int32(limit), np.bool_(strict), obs, **options)
 
 
 def decide_for_many(
@@ -202,10 +221,13 @@ def propensities_of_many(agents: Agent, states: Tree) -> Float[Array, "experimen
 
 
 @partial(jax.jit, static_argnames=("size", "by_law"))
-def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, strict, *, size: int, by_law: bool):
+def _decide_many(
+    key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mixture, limit, strict, obs: Tree = (), *, size: int, by_law: bool
+):
     ts = clock.t + 1 + jnp.arange(size)
     keys = jax.vmap(lambda t: _random.round_key(key, _random.Round.of(t), _random.ACT))(ts)
-    fixed = is_fixed(agent)
+    contextual = len(jax.tree.leaves(obs)) > 0
+    fixed = is_fixed(agent) and not contextual
     act = jax.vmap(lambda k, t: agent.act(k, frozen.state, (), Played(t, clock.plays)))
     # Where nothing depends on the decisions before, all are drawn at once; and where arms are drawn from the law, the agent
     # is not asked: a model without a closed law takes many seconds to compile.
@@ -214,23 +236,41 @@ def _decide_many(key, agent, batching, frozen: Frozen, clock: Clock, mixture: Mi
     coins = jax.vmap(lambda k: _random.uniform(_random.fold_in(k, LAST), (2,)))(keys)
 
     def step(clock: Clock, x):
-        t, k, arm, coin, inside = x
+        t, k, arm, coin, inside, seen = x
         live = inside & ~(clock.due & strict)
 
         def choose(played: Played) -> tuple[Array, Array]:
+            if contextual:  # here and not for all at once, so that every size of a chunk computes the same bits
+                own, law = _shown(k, agent, frozen.state, seen, played, coin[1], by_law=by_law)
+                return mix(coin, own, law, mixture, played.counts, seen.available)
             if fixed:
                 own, law = arm, frozen.law
             else:
                 own, law = agent.act(k, frozen.state, (), played), agent.propensities_at(frozen.state, (), played)
             return mix(coin, pick(coin[1], law) if by_law else own, law, mixture, played.counts)
 
-        after, arm, law = decide(choose, batching, clock, t, (), live)
+        after, arm, law = decide(choose, batching, clock, t, seen, live)
         return after._replace(due=clock.due | after.due), Decided(arm, law, live, after.due)
 
-    return lax.scan(step, clock, (ts, keys, own, coins, jnp.arange(size) < limit))
+    return lax.scan(step, clock, (ts, keys, own, coins, jnp.arange(size) < limit, obs))
 
 
-def mix(coin: Float[Array, " 2"], arm: Array, law: Array, mixture: Mixture, plays: Array) -> tuple[Array, Array]:
+def _shown(key, agent: Agent, state: Tree, seen: Context, played: Played, coin: Array, *, by_law: bool) -> tuple[Array, Array]:
+    """The agent's choice and its propensities, of a decision with a context. Where an agent does not know of masks, a choice that
+    is not available is drawn again from its propensities of the arms that are, or if these are zero from all of them."""
+    law = agent.propensities(state, seen) if provides(agent, "propensities") else agent.propensities_at(state, seen, played)
+    law = jnp.where(seen.available, law, 0.0)
+    law = jnp.where(jnp.sum(law) > 0, law, jnp.where(seen.available, 1.0, 0.0))
+    law = law / jnp.sum(law)
+    if by_law:
+        return pick(coin, law), law
+    own = agent.act(key, state, seen, played)
+    return jnp.where(seen.available[own], own, pick(coin, law)), law
+
+
+def mix(
+    coin: Float[Array, " 2"], arm: Array, law: Array, mixture: Mixture, plays: Array, available: Bool[Array, " arms"] | None = None
+) -> tuple[Array, Array]:
     """The arm played and its propensities: every arm's floor, then burn-in, then the agent.
 
     Args:
@@ -239,12 +279,16 @@ def mix(coin: Float[Array, " 2"], arm: Array, law: Array, mixture: Mixture, play
         law: its propensities.
         mixture: what is mixed in.
         plays: of each arm so far.
+        available: which arms can be played; None where all can. What is mixed in for the others is left to the agent.
 
     Returns:
         The arm, and the probability that each had.
     """
     arms = plays.shape[0]
     lacking = jnp.where(plays < mixture.burn_in, 1.0, 0.0)
+    if available is not None:
+        lacking = jnp.where(available, lacking, 0.0)
+        mixture = Mixture(jnp.where(available, mixture.added, 0.0), mixture.burn_in, mixture.floors_first)
     burning = jnp.sum(lacking) / arms
     added = jnp.sum(mixture.added)
     which, within = coin

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
+from ..compilation import give_back_memory
 from . import entries, ledger, policy, schema
 from .answers import Refreshed, rewards_in_words
 from .closing import Closed, by_cadence, next_began
 from .conclusions import misfit
+from .conclusions.residuals import wrong_spread
 from .database import DbRow
-from .learning import diagnostics, failings, learn, too_fine
+from .learning import Data, diagnostics, failings, learn, seen_rows, too_fine
+from .telling import is_awaited
 
 if TYPE_CHECKING:
-    from .context import Context, Policy
+    from .session import Policy, Session
 
-TRIES = 3  # refreshes computed outside the lock before one is computed inside it
+TRIES = 5  # refreshes computed outside the lock before one is computed inside it
 
 
 class Computed(NamedTuple):
@@ -44,53 +48,103 @@ class Computed(NamedTuple):
     now: float
 
 
-def refresh(ctx: Context, force: bool) -> Refreshed:
-    """The costly part is computed on a snapshot, and written if no other refresh or decision came between."""
+def refresh(session: Session, force: bool) -> Refreshed:
+    """The costly part is computed on a snapshot, so that nobody has to wait for it.
+
+    Decisions and rewards that come meanwhile do not spoil it: it is written after them, with how many decisions it knew of. Only
+    another version, or a batch that was closed meanwhile, has it computed again.
+    """
+    now = session.now()  # of all tries, so that no further windows end between them
     for _ in range(TRIES):
-        with ctx.database.read() as c:
-            computed = _compute(ctx, c, ctx.row(c), force)
+        with session.database.read() as c:
+            computed = _compute(session, c, session.row(c), force, now)
         if isinstance(computed, Refreshed):
             return computed
-        with ctx.database.write() as c:
-            row = ctx.row(c, lock=True)
-            # What a window settled is written right behind what was read, so then nothing may have come between.
-            unchanged = (row.versions, row.t) == (computed.row.versions, computed.row.t)
-            if unchanged and (row.position == computed.row.position or not computed.silent):
-                return _commit(ctx, c, computed._replace(row=row))
-    with ctx.database.write() as c:
-        computed = _compute(ctx, c, ctx.row(c, lock=True), force)
-        return computed if isinstance(computed, Refreshed) else _commit(ctx, c, computed)
+        with session.database.write() as c:
+            row = session.row(c, lock=True)
+            if _batch(row) != _batch(computed.row):
+                continue
+            if row.position == computed.row.position or not computed.silent:
+                return _commit(session, c, computed, row)
+            _close(session, c, row, computed)  # and compute again, without anything to settle
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        computed = _compute(session, c, row, force, now)
+        return computed if isinstance(computed, Refreshed) else _commit(session, c, computed, row)
 
 
-def _compute(ctx: Context, c: sa.Connection, row: DbRow, force: bool) -> Computed | Refreshed:
+def _batch(row: DbRow) -> tuple[int, bool, int]:
+    """What a refresh rests on besides rewards: the policy, and where its batch ends."""
+    return row.versions, bool(row.due), row.closing
+
+
+def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: float) -> Computed | Refreshed:
     """What a refresh would write, or an answer that says why there is none."""
-    spec, now = ctx.spec, ctx.now()
-    if not force and not row.due and not _cadence(ctx, c, row, now):
+    spec = session.spec
+    if not force and not row.due and not _cadence(session, c, row, now):
         return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions")
-    ctx.fold = ctx.fold.until(c, row.position, row.t)
-    closed = Closed.at(spec, ctx.fold, now, _last_cutoff(ctx, c))
+    current = session.policy(c, row.version)
+    _compile(session, current)
+    session.fold = session.fold.until(c, row.position, row.t)
+    closed = Closed.at(spec, session.fold, now, _last_cutoff(session, c))
     if not force and row.due:
         why = _why_not(row, closed.awaited(row.began, row.closing), closed.cutoff is not None)
         if why is not None:
             return _not_yet(row, why)
     silent, rows = closed.silent(), closed.rows(spec.exposure == "explicit")
-    if not force and not row.due and rows.digest() == _last_data(ctx, c, row):
+    if not force and not row.due and rows.digest() == _last_data(session, c, row):
         return _not_yet(row, "there is nothing new to learn from")
-    current = ctx.policy(c, row.version)
-    repeat = _repeats(ctx, c, row.t)
-    made, info = learned(ctx, current, rows, row.t, repeat)
+    repeat = _repeats(session, c, row.t)
+    made, info = learned(session, current, rows, row.t, repeat)
     failed = failings(made.frozen, info, policy.is_fixed(current.built.agent), spec.rhat)
     data = rows.data.of(current.active)
     failed += too_fine(data.arms, data.rewards)
-    wrong = [one.sentence for one in misfit.misfits(made.built.model, data.arms, data.rewards, current.labels) if one.serious]
+    wrong = _misfits(made, data)
     ts = (silent + 1).tolist()
     return Computed(row, current, row.position + len(ts), ts, rows, closed.cutoff, made, info, failed, wrong, repeat, force, now)
 
 
-def _last_cutoff(ctx: Context, c: sa.Connection) -> float | None:
+def _close(session: Session, c: sa.Connection, row: DbRow, computed: Computed) -> None:
+    """Settle the decisions whose window has passed, apart from the refresh; those with an entry by now have no need of it."""
+    told = ledger.standings(c, session.id, computed.silent)
+    silent = [t for t in computed.silent if t not in told]
+    if not silent:
+        return
+    change = entries.Change(session, c, row)
+    kind = _settle(session, change, silent)
+    counters = {"settled": row.settled + len(silent), "entries": row.entries + len(silent)}
+    change.finish("close", {kind: len(silent)}, awaited=row.awaited - sum(is_awaited(row, t) for t in silent), **counters)
+
+
+def _settle(session: Session, change: entries.Change, silent: list[int]) -> str:
+    """Append the entries of decisions that passed in silence; their kind."""
+    default = session.spec.default_reward
+    kind = "missing" if default is None else "default"
+    change.add_rewards(silent, kind, [default] * len(silent))
+    return kind
+
+
+def _misfits(made: Policy, data: Data) -> list[str]:
+    """How the model does not fit the rewards, as far as that is serious."""
+    if data.x is not None:
+        seen = seen_rows(made.built.agent, data)
+        return wrong_spread(made.built.model, np.asarray(seen.obs), np.asarray(seen.action), data.rewards)
+    found = misfit.misfits(made.built.model, data.arms, data.rewards, made.labels)
+    return [one.sentence for one in found if one.serious]
+
+
+def _compile(session: Session, current: Policy) -> None:
+    """Compile the program of propensities, the largest, before rewards are read: both at once take the most memory."""
+    if len(current.active) not in session.compiled_laws:
+        policy.freeze(current.built.agent, current.frozen.state, session.spec.draw, current.built.obs)
+        session.compiled_laws.add(len(current.active))
+        give_back_memory()
+
+
+def _last_cutoff(session: Session, c: sa.Connection) -> float | None:
     """The cutoff of the last refresh."""
     table = schema.policies
-    own = sa.select(table.c.about).where(table.c.experiment == ctx.id, table.c.kind == "refresh")
+    own = sa.select(table.c.about).where(table.c.experiment == session.id, table.c.kind == "refresh")
     last = c.execute(own.order_by(table.c.version.desc()).limit(1)).scalar()
     return None if last is None else json.loads(last).get("cutoff")
 
@@ -108,41 +162,50 @@ def _why_not(row: DbRow, awaited: int, windows: bool) -> str | None:
     return f"batch {row.batch} awaits {rewards_in_words(awaited)}"
 
 
-def _cadence(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> bool:
+def _cadence(session: Session, c: sa.Connection, row: DbRow, now: float) -> bool:
     """Whether a refresh is due although the batch is open."""
-    last, new = entries.policy_row(c, ctx.id, row.versions), 0
-    if ctx.spec.refresh_rewards is not None:
+    last, new = entries.policy_row(c, session.id, row.versions), 0
+    if session.spec.refresh_rewards is not None:
         table = schema.rewards
-        query = sa.select(sa.func.count()).where(table.c.experiment == ctx.id, table.c.position > last.watermark)
+        query = sa.select(sa.func.count()).where(table.c.experiment == session.id, table.c.position > last.watermark)
         new = c.execute(query).scalar_one()
-    return by_cadence(ctx.spec, now - last.at, new)
+    return by_cadence(session.spec, now - last.at, new)
 
 
-def _last_data(ctx: Context, c: sa.Connection, row: DbRow) -> str:
+def _last_data(session: Session, c: sa.Connection, row: DbRow) -> str:
     """The digest of the rewards that the last version learned from."""
-    return entries.policy_row(c, ctx.id, row.versions).data
+    return entries.policy_row(c, session.id, row.versions).data
 
 
-def learned(ctx: Context, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[Policy, dict[str, Any]]:
+def learned(session: Session, current: Policy, rows: ledger.Rewards, t: int, repeat: int) -> tuple[Policy, dict[str, Any]]:
     """What the agent makes of some rewards, with its diagnostics. A prior that is learned is fitted to them first."""
-    prior = ctx.prior(current.prior, rows.arms, rows.rewards)
-    built = ctx.build(current.active, current.arms, prior)
-    state, info = learn(ctx.key, built.agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
-    made = current._replace(built=built, frozen=policy.freeze(built.agent, state, ctx.spec.draw), prior=prior)
+    prior = session.prior(current.prior, rows.arms, rows.rewards)
+    built = session.build(current.active, current.arms, prior)
+    state, info = learn(session.key, built.agent, current.frozen.state, rows.data.of(current.active), t=t, repeat=repeat)
+    made = current._replace(built=built, frozen=policy.freeze(built.agent, state, session.spec.draw, built.obs), prior=prior)
     return made, diagnostics(info)
 
 
-def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
-    """Write the policy version, and the entries of decisions whose window has passed, in the caller's transaction."""
-    row, current, silent, default = new.row, new.current, new.silent, ctx.spec.default_reward
-    kind = "missing" if default is None else "default"
-    change = entries.Change(ctx, c, row)
+def _commit(session: Session, c: sa.Connection, new: Computed, row: DbRow) -> Refreshed:
+    """Write the policy version, and the entries of decisions whose window has passed, in the caller's transaction.
+
+    Args:
+        session: the experiment.
+        c: a connection that holds the lock.
+        new: the refresh.
+        row: the experiment as it stands now, perhaps after more decisions.
+
+    Returns:
+        The answer.
+    """
+    current, silent = new.current, new.silent
+    change = entries.Change(session, c, row)
     change.now = new.now
-    change.add_rewards(silent, kind, [default] * len(silent))
+    kind = _settle(session, change, silent)
     version, in_use = row.versions + 1, not new.failings
-    settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff}
+    settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff, "known": new.row.t}
     about = entries.about(
-        ctx,
+        session,
         current.arms,
         current.active,
         new.made.built,
@@ -175,7 +238,7 @@ def _commit(ctx: Context, c: sa.Connection, new: Computed) -> Refreshed:
         "began": began,
         "due": False,
         "closing": 0,
-        "awaited": row.t - began - settled_after(c, ctx.id, began),
+        "awaited": row.t - began - settled_after(c, session.id, began),
         "settled": row.settled + len(silent),
         "entries": row.entries + len(silent),
     }
@@ -191,8 +254,8 @@ def settled_after(c: sa.Connection, experiment: int, t: int) -> int:
     return c.execute(query).scalar_one()
 
 
-def _repeats(ctx: Context, c: sa.Connection, t: int) -> int:
+def _repeats(session: Session, c: sa.Connection, t: int) -> int:
     """How many refreshes there were since the last decision."""
     table = schema.policies
     query = sa.select(sa.func.count()).select_from(table)
-    return c.execute(query.where(table.c.experiment == ctx.id, table.c.t == t, table.c.kind == "refresh")).scalar_one()
+    return c.execute(query.where(table.c.experiment == session.id, table.c.t == t, table.c.kind == "refresh")).scalar_one()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from ..compilation import give_back_memory
 from ..errors import ConfigError, StoreError, whole
 from . import schema
 
@@ -25,7 +26,7 @@ def keep(experiment: Experiment) -> bool:
         version = experiment.database.find(c, experiment.name).versions
         if _row(c, experiment.id, version) is not None:
             return False
-    report, now = fresh(experiment), experiment.context.now()
+    report, now = fresh(experiment), experiment.session.now()
     text = json.dumps(report, allow_nan=False)
     with experiment.database.write() as c:
         if (
@@ -45,7 +46,8 @@ def fresh(experiment: Experiment) -> dict[str, Any]:
 
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
-    as_of = {"version": row.versions, "at": experiment.context.now(), "decisions": row.t, "entries": row.entries}
+    give_back_memory()  # what a refresh left, because the decisions of a large experiment take as much
+    as_of = {"version": row.versions, "at": experiment.session.now(), "decisions": row.t, "entries": row.entries}
     return report_of(experiment) | {"as_of": as_of | {"later_entries": 0}}
 
 

@@ -146,6 +146,16 @@ units = sa.Table(
     sa.Column("position", sa.BigInteger, nullable=False),
 )
 
+contexts = sa.Table(  # what a decision was shown, in experiments that declare features
+    "blts_contexts",
+    metadata,
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), primary_key=True),
+    sa.Column("t", sa.BigInteger, primary_key=True),
+    sa.Column("context", sa.Text, nullable=False),  # the values of the declared features
+    sa.Column("available", sa.Text),  # numbers of the arms that it could be; NULL where all active ones
+    sa.Column("position", sa.BigInteger, nullable=False),  # of the ask in the ledger
+)
+
 exposures = sa.Table(
     "blts_exposures",
     metadata,
@@ -186,7 +196,7 @@ leases = sa.Table(
     sa.Column("until", sa.Double, nullable=False),
 )
 
-LEDGER = (decisions, rewards, policies, audit, requests, vectors, units, exposures, measures)
+LEDGER = (decisions, rewards, policies, audit, requests, vectors, units, exposures, measures, contexts)
 
 
 def statements(step: int, dialect: str) -> list[str]:
@@ -208,7 +218,7 @@ def _from_file(step: int) -> Callable[[sa.Connection], None]:
     return run
 
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1), _from_file(2))
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1), _from_file(2), _from_file(3))
 """Step i brings a database from version i to i + 1. Steps are frozen text and know nothing of the tables above, which are today's:
 a released step is never changed, and a new one is added below it (CONTRIBUTING.md says how)."""
 

@@ -14,17 +14,21 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from .. import models
+from .._typing import Tree
 from ..agents import Agent
 from ..batching import Batching
 from ..diagnosis import RHAT_LIMIT
 from ..errors import BltsError, ConfigError, StoreError, shown
 from . import policy, priors
 from .checks import check_densities, check_labels, check_support, metadata_as_json, outside
+from .contextual import check_contextual, check_declared
 from .durations import seconds_of
+from .features import ArmColumns, Encoding, Feature, features_of, shown_to
 from .metrics import objective
 from .metrics.definition import Metric, metrics_of
 from .metrics.stopping import StopRule, rule_of
 from .parts import (
+    SAID,
     Arm,
     ArmSetting,
     ArmsGiven,
@@ -41,6 +45,8 @@ from .parts import (
     restricted,
     single_model,
     to_data,
+    with_one_theta,
+    with_prior_means,
 )
 
 FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
@@ -48,6 +54,8 @@ LARGEST_FIRST = 1024
 BEFORE = {"learn": "open", "strict": True}
 """How experiments behave whose specification was stored before it said so."""
 READ: dict[str, Callable[[Any], Any]] = {
+    "features": features_of,
+    "arm_features": lambda given: features_of(given, "arm_features"),
     "metrics": metrics_of,
     "stop": rule_of,
     "window": lambda given: seconds_of("window", given) if isinstance(given, str) else given,
@@ -109,6 +117,13 @@ class Spec:
     """Metrics and weights, whose weighted sum is the reward once the windows of all are over; without it rewards are told."""
     stop: StopRule | None = None
     """When a worker recommends an arm, or ends the experiment."""
+    features: tuple[Feature, ...] = ()
+    """What every decision is told of its unit: {"age": [18, 90], "country": ["DE", "FR"], "returning": "boolean"}."""
+    arm_features: tuple[Feature, ...] = ()
+    """What is known of every arm, declared in the same way; the values are in the arms' metadata."""
+    shared: bool = False
+    """Whether all arms have one θ: of the context and its products with the arms' features, or where these have none of the context
+    and an indicator of each arm. By default every arm has its own θ of the context."""
 
     @staticmethod
     def of(
@@ -137,7 +152,7 @@ class Spec:
 
         >>> from blts.live import Spec
         >>> Spec.of(["A", "B"], "bernoulli", "exact", "external", seed=3).sampler.words
-        'exact-ts'
+        'exact'
         """
         known = {field.name for field in dataclasses.fields(Spec)} - {"arms", "model", "sampler", "batching", "floors_first"}
         for name in settings:
@@ -154,6 +169,9 @@ class Spec:
                 floors_first=True,
                 **settings,
             )
+            check_declared(spec)
+            if spec.features:
+                spec = dataclasses.replace(spec, model=with_prior_means(spec.model, spec.width))
             spec.check()
             check_spread(spec.model)
             spec = dataclasses.replace(spec, prior=spec._prior(prior))
@@ -178,12 +196,20 @@ class Spec:
 
     def differs_from(self, stored: str) -> list[str]:
         """The settings in which a stored specification differs. One that it does not have is newer than it and may be anything."""
-        mine, theirs = json.loads(self.to_json()), json.loads(stored)
+        mine, theirs = json.loads(self.to_json()), {"features": [], "arm_features": [], "shared": False} | json.loads(stored)
         if self.seed is None:
             mine["seed"] = theirs["seed"]
         if "strict" not in theirs and self.batching.name is not None and set(self.batching.options) == {"first"}:
             mine["batching"]["options"] = {}  # a size of the first batch was not proposed then
-        return [name for name, value in theirs.items() if mine.get(name) != value]
+        for data in (mine, theirs):
+            for name in ("model", "sampler", "batching"):
+                data[name].pop(SAID, None)  # another name for the same
+        found = [name for name, value in theirs.items() if mine.get(name) != value]
+        # A first batch that is proposed follows from other settings: those are what was stated differently.
+        derived = [data["batching"] for data in (mine, theirs)]
+        proposed = all(one.get("name") == "dynamic" and set(one.get("options", {})) == {"first"} for one in derived)
+        from_others = {"arms", "horizon", "strict"} & set(found)
+        return [name for name in found if not (name == "batching" and proposed and from_others)]
 
     def check(self) -> None:
         """Refuse what no experiment can run on (`ConfigError`)."""
@@ -204,7 +230,8 @@ class Spec:
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
         check_support(built.model)
-        if self.model.is_own:
+        check_contextual(self, built)
+        if self.model.is_own and not self.features:
             check_densities(built.model)
         objective.check(self, built.model)
         if self.default_reward is not None:
@@ -214,6 +241,10 @@ class Spec:
 
     def _prior(self, given: object) -> priors.Prior | None:
         """The prior that was given, or is learned because none was."""
+        if self.features:
+            if given is not None:
+                raise ConfigError("With features, state the prior as prior_mean and prior_sd of the model; leave out prior=….")
+            return None
         model = single_model(self.model)
         uses = self.build(tuple(range(len(self.arms))), self.arms).agent.model is not None
         if given is None:
@@ -233,6 +264,11 @@ class Spec:
             if count is not None and count != len(self.arms):
                 raise ConfigError(f"The {name} describes {count} arms and the experiment has {len(self.arms)}; give both the same.")
 
+    def model_of(self, active: tuple[int, ...], arms: Sequence[Arm], learned: Mapping[str, float] | None = None) -> models.Model:
+        """The model of the active ones of all arms there have been; the arguments are those of `build`."""
+        said = {} if self.prior is None else self.prior.numbers
+        return restricted(model_of(self.model, arms, said | dict(learned or {})), active)
+
     def build(self, active: tuple[int, ...], arms: Sequence[Arm], learned: Mapping[str, float] | None = None) -> Built:
         """The objects that decide among the active ones of all arms there have been.
 
@@ -244,16 +280,48 @@ class Spec:
         Returns:
             The model, the agent, the batching and what is mixed in.
         """
-        said = {} if self.prior is None else self.prior.numbers
-        model = restricted(model_of(self.model, arms, said | dict(learned or {})), active)
+        model = self.model_of(active, arms, learned)
         setting = ArmSetting(model, len(active), self.horizon)
         agent = agent_of(self.sampler, setting)
+        columns = self.arm_columns(active, arms)
+        if columns is not None:
+            agent = with_one_theta(agent, columns)
+            model = agent.model
+            setting = setting._replace(model=model, shared=True, features=columns)
         if agent.actions != len(active):
             raise ConfigError(f"{self.sampler.words} plays {agent.actions} arms and the experiment has {len(active)}.")
         labels = [arms[i].label for i in active]
         added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
         mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in), self.floors_first)
-        return Built(model, agent, batching_of(self.batching, setting), mixture)
+        obs = shown_to(len(self.encoding.columns), len(active)) if self.encoding is not None else ()
+        return Built(model, agent, batching_of(self.batching, setting), mixture, obs)
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How contexts become numbers; None without features."""
+        return Encoding(self.features) if self.features else None
+
+    @property
+    def width(self) -> int:
+        """How many numbers the rewards of an arm depend on."""
+        x, columns = len(Encoding(self.features).columns), self.arm_columns(tuple(range(len(self.arms))), self.arms)
+        return x if columns is None else x * (1 + columns.width) if columns.products else x + columns.width
+
+    def arm_columns(self, active: tuple[int, ...], arms: Sequence[Arm]) -> ArmColumns | None:
+        """The features of the active arms where all have one θ; None where each has its own. The arguments are those of `build`."""
+        if not self.shared:
+            return None
+        if not self.arm_features:
+            return ArmColumns(tuple(tuple(float(i == k) for k in range(len(self.arms))) for i in active), products=False)
+        rows = {i: self.arm_numbers(arms[i]) for i in active}
+        return ArmColumns(tuple(rows[i] for i in active), products=True)
+
+    def arm_numbers(self, arm: Arm) -> tuple[float, ...]:
+        """The numbers of an arm's declared features (`ConfigError` where its metadata lacks one)."""
+        names = {feature.name for feature in self.arm_features}
+        own = {name: value for name, value in arm.metadata.items() if name in names}
+        where = f"The metadata of the arm {arm.label!r}"
+        return tuple(Encoding(self.arm_features).encoded(Encoding(self.arm_features).checked(own, where))[1:])
 
     # As text
 
@@ -265,6 +333,10 @@ class Spec:
         data["prior"] = None if self.prior is None else self.prior._asdict()
         data["metrics"] = [metric._asdict() for metric in self.metrics]
         data["stop"] = None if self.stop is None else self.stop._asdict()
+        for name in ("features", "arm_features"):
+            data[name] = [feature.data for feature in getattr(self, name)]
+        if self.encoding is not None:
+            data["encoding"] = self.encoding.words
         return json.dumps(data, sort_keys=True)
 
     @staticmethod
@@ -272,6 +344,7 @@ class Spec:
         """The specification that `to_json` wrote; `given` has the objects that JSON could not hold."""
         try:
             data = BEFORE | json.loads(text)
+            encoding = data.pop("encoding", None)
             data["arms"] = tuple(Arm(arm["label"], arm.get("metadata", {}), arm.get("options", {})) for arm in data["arms"])
             for name in ("model", "sampler", "batching"):
                 data[name] = from_data(name, data[name], given.get(name))
@@ -280,6 +353,10 @@ class Spec:
             data |= {name: read(data[name]) for name, read in READ.items() if name in data}
             spec = Spec(**data)
             _check_numbers(spec)
+            if encoding != (None if spec.encoding is None else spec.encoding.words):
+                raise StoreError(
+                    "This experiment's contexts were encoded otherwise than this blts does; install the blts that wrote it."
+                )
         except BltsError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -310,6 +387,8 @@ class Built(NamedTuple):
     agent: Agent
     batching: Batching
     mixture: policy.Mixture
+    obs: Tree = ()
+    """What a decision is shown, for shapes and types; nothing without features."""
 
 
 def from_mapping(data: object) -> Spec:

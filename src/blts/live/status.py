@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
+from ..agents.thompson import PROPENSITY_DRAWS
 from ..errors import ConfigError, whole
-from . import entries, policy, priors, schema
+from . import contextual, entries, policy, priors, schema
 from .checks import check_reason
 from .learning import chains_in_words
 from .metrics.definition import control_of
 
 if TYPE_CHECKING:
-    from .context import Context, Policy
+    from .session import Policy, Session
     from .spec import Spec
 
 
-def status(ctx: Context) -> dict[str, Any]:
-    with ctx.database.read() as c:
-        row = ctx.row(c)
-        current = ctx.policy(c, row.version)
-        entry = entries.policy_row(c, ctx.id, row.version)
-        failings = last_failings(ctx, c)
+def status(session: Session) -> dict[str, Any]:
+    with session.database.read() as c:
+        row = session.row(c)
+        current = session.policy(c, row.version)
+        entry = entries.policy_row(c, session.id, row.version)
+        failings = last_failings(session, c)
     return {
-        "name": ctx.name,
+        "name": session.name,
         "paused": bool(row.paused),
         "stopped": row.stopped is not None,
         "promoted": row.stopped or None,
@@ -34,7 +35,7 @@ def status(ctx: Context) -> dict[str, Any]:
         "active": current.labels,
         "decisions": row.t,
         "entries": row.entries,
-        "pending": row.t - row.settled,
+        "without_reward": row.t - row.settled,
         "batch": row.batch,
         "batch_size": row.t - row.began,
         "feedback_due": bool(row.due),
@@ -44,37 +45,55 @@ def status(ctx: Context) -> dict[str, Any]:
         "allocation": dict(zip(current.labels, allocation(current).tolist(), strict=True))
         if policy.is_fixed(current.built.agent)
         else None,
+        "allocation_error": allocation_error(current),
         "last_refresh_failed": failings or None,
         "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
-        "warnings": warnings(ctx.spec, json.loads(entry.about)),
-        "model": ctx.spec.model.words,
-        "prior": prior_in_words(ctx, current),
-        "sampler": ctx.spec.sampler.words,
-        "batching": ctx.spec.batching.words,
-        "seed": ctx.spec.seed,
-        "floor": ctx.spec.floor,
-        "control": control_of(ctx.spec),
-        "control_share": ctx.spec.control_share,
-        "burn_in": ctx.spec.burn_in,
-        "window": ctx.spec.window,
-        "default_reward": ctx.spec.default_reward,
-        "learn": ctx.spec.learn,
-        "exposure": ctx.spec.exposure,
-        "strict": ctx.spec.strict,
-        "metrics": [metric.name for metric in ctx.spec.metrics],
-        "stopping_rule": None if ctx.spec.stop is None else {k: v for k, v in ctx.spec.stop._asdict().items() if v is not None},
+        "warnings": warnings(session.spec, json.loads(entry.about)),
+        "model": session.spec.model.words,
+        "prior": prior_in_words(session, current),
+        "sampler": session.spec.sampler.words,
+        "batching": session.spec.batching.words,
+        "seed": session.spec.seed,
+        "floor": session.spec.floor,
+        "control": control_of(session.spec),
+        "control_share": session.spec.control_share,
+        "burn_in": session.spec.burn_in,
+        "window": session.spec.window,
+        "default_reward": session.spec.default_reward,
+        "learn": session.spec.learn,
+        "exposure": session.spec.exposure,
+        "strict": session.spec.strict,
+        "metrics": [metric.name for metric in session.spec.metrics],
+        "stopping_rule": None
+        if session.spec.stop is None
+        else {k: v for k, v in session.spec.stop._asdict().items() if v is not None},
         "created_at": row.created_at,
         "refreshed_at": entry.at,
-    }
+    } | declared_in_words(session.spec)
 
 
-def prior_in_words(ctx: Context, current: Policy) -> str:
+def declared_in_words(spec: Spec) -> dict[str, Any]:
+    """The declared features and how they become numbers; nothing where there are none."""
+    if spec.encoding is None:
+        return {}
+    theta = "every arm has its own θ of the features"
+    if spec.shared:
+        theta = "all arms have one θ, of the features and " + (
+            "their products with those of the arms" if spec.arm_features else "an indicator of each arm"
+        )
+    arms = {"arm_features": [feature.encoding for feature in spec.arm_features]} if spec.arm_features else {}
+    return {"features": spec.encoding.words, **arms, "theta": theta}
+
+
+def prior_in_words(session: Session, current: Policy) -> str:
     """What is believed of an arm without rewards."""
-    said = ctx.spec.prior
+    if session.spec.features:
+        return contextual.prior_in_words(session.spec, session.single_model)
+    said = session.spec.prior
     if said is not None and said.learned and not current.prior:
         return "learned from the rewards of all arms, once there are some; until then all arms are equal"
     numbers = current.prior if said is None else said.numbers | current.prior
-    words = priors.in_words(priors.with_numbers(ctx.single_model, numbers))
+    words = priors.in_words(priors.with_numbers(session.single_model, numbers))
     return (f"learned from all arms: {words}" if said is not None and said.learned else words) or "that of its class"
 
 
@@ -103,11 +122,20 @@ def allocation(current: Policy) -> np.ndarray:
     return added + (1 - added.sum()) * np.asarray(current.frozen.law, float)
 
 
-def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
+def allocation_error(current: Policy) -> float | None:
+    """The standard error of the propensities as those of the posterior; None where they are exact. Arms are then drawn from the
+    estimate itself, so the probabilities of decisions are exact all the same."""
+    agent, law = current.built.agent, np.asarray(current.frozen.law, float)
+    if not policy.is_fixed(agent) or policy.has_exact_law(agent, current.frozen.state):
+        return None
+    return float(np.sqrt(np.max(law * (1 - law)) / PROPENSITY_DRAWS))
+
+
+def policy_entry(session: Session, version: int | None) -> dict[str, Any]:
     """A policy version as it was written; by default the one in use."""
     chosen = None if version is None else whole("version", version, 1, 2**62)
-    with ctx.database.read() as c:
-        entry = entries.policy_row(c, ctx.id, ctx.row(c).version if chosen is None else chosen)
+    with session.database.read() as c:
+        entry = entries.policy_row(c, session.id, session.row(c).version if chosen is None else chosen)
     return {
         "version": entry.version,
         "kind": entry.kind,
@@ -122,27 +150,27 @@ def policy_entry(ctx: Context, version: int | None) -> dict[str, Any]:
     }
 
 
-def last_failings(ctx: Context, c: sa.Connection) -> list[str]:
+def last_failings(session: Session, c: sa.Connection) -> list[str]:
     """Why the last refresh is not in use; empty where it is, or there was none. Arms may have come and gone since."""
     table = schema.policies
-    mine = table.c.experiment == ctx.id, table.c.kind == "refresh"
+    mine = table.c.experiment == session.id, table.c.kind == "refresh"
     last = c.execute(sa.select(table.c.in_use, table.c.failings).where(*mine).order_by(table.c.version.desc()).limit(1)).first()
     return [] if last is None or last.in_use else json.loads(last.failings)
 
 
-def audit(ctx: Context) -> list[dict[str, Any]]:
+def audit(session: Session) -> list[dict[str, Any]]:
     table = schema.audit
-    with ctx.database.read() as c:
-        found = c.execute(sa.select(table).where(table.c.experiment == ctx.id).order_by(table.c.position)).all()
+    with session.database.read() as c:
+        found = c.execute(sa.select(table).where(table.c.experiment == session.id).order_by(table.c.position)).all()
     return [{"position": r.position, "at": r.at, "actor": r.actor, "what": r.what, "detail": json.loads(r.detail)} for r in found]
 
 
-def set_paused(ctx: Context, paused: bool, reason: str) -> None:
+def set_paused(session: Session, paused: bool, reason: str) -> None:
     check_reason(reason)
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
         if row.stopped is not None:
-            raise ConfigError(f"The experiment {ctx.name!r} is stopped; create another one.")
+            raise ConfigError(f"The experiment {session.name!r} is stopped; create another one.")
         if bool(row.paused) == paused:
             return
-        entries.Change(ctx, c, row).finish("pause" if paused else "resume", {"reason": reason}, paused=paused)
+        entries.Change(session, c, row).finish("pause" if paused else "resume", {"reason": reason}, paused=paused)

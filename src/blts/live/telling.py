@@ -21,30 +21,30 @@ from .database import DbRow
 from .status import warnings
 
 if TYPE_CHECKING:
-    from .context import Context
+    from .session import Session
 
 _ID = re.compile(r"([0-9a-f]{8}|[0-9a-f]{16})-([1-9][0-9]{0,17})", re.ASCII)
 NOT_ACCEPTED = ("duplicate", "conflict", "unknown", "invalid")
 
 
-def tell(ctx: Context, rewards: Iterable[Any], request_id: str | None) -> Told:
+def tell(session: Session, rewards: Iterable[Any], request_id: str | None) -> Told:
     """Record rewards of decisions or units in one transaction."""
-    rows = with_units(ctx, [parse(row, ctx.code, ctx.model) for row in rewards])
-    what = "" if request_id is None else f"tell {digest_of(ctx, rows)}"
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
-        known = entries.answered(ctx, c, request_id, what)
+    rows = with_units(session, [parse(row, session.code, session.model) for row in rewards])
+    what = "" if request_id is None else f"tell {digest_of(session, rows)}"
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        known = entries.answered(session, c, request_id, what)
         if known is not None:
             return told_before(known)._replace(ids=named(known["ids"], rows))
-        outcomes, accepted = _sorted(ctx, c, row, rows)
+        outcomes, accepted = _sorted(session, c, row, rows)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         awaited = row.awaited - sum(x.first and is_awaited(row, x.t) for x in accepted)
         places = {outcome: some for outcome, some in outcomes.items() if some}
-        loud = warnings(ctx.spec, json.loads(entries.policy_row(c, ctx.id, row.version).about))
+        loud = warnings(session.spec, json.loads(entries.policy_row(c, session.id, row.version).about))
         answer = Told(ids=places, awaited=awaited, feedback_due=bool(row.due), warnings=tuple(loud), **counts)  # type: ignore[arg-type]
         new = _Entries("told", [x.t for x in accepted], [x.reward for x in accepted])
         audit = "tell", counts | {"awaited": awaited}
-        _write(ctx, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
+        _write(session, c, row, new, answer, first=sum(x.first for x in accepted), audit=audit, request=(request_id, what))
     return answer._replace(ids=named(places, rows))
 
 
@@ -75,30 +75,30 @@ def told_before(stored: dict[str, Any]) -> Told:
     return Told(**fields)
 
 
-def tell_aggregate(ctx: Context, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
+def tell_aggregate(session: Session, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
     """Totals of `count` rewards of an arm, which settle its oldest waiting decisions."""
     if request_id is None:
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
     check_text("arm", arm)
     whole("count", count, 1, MOST_AT_ONCE)
-    values = aggregate.rows(ctx.model, count, totals)
+    values = aggregate.rows(session.model, count, totals)
     what = "aggregate " + json.dumps([arm, count, totals])
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
-        known = entries.answered(ctx, c, request_id, what)
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        known = entries.answered(session, c, request_id, what)
         if known is not None:
             return told_before(known)
-        labels = entries.labels(ctx, c)
+        labels = entries.labels(session, c)
         if arm not in labels:
             raise UnknownName("arm", arm, labels)
-        ts = ledger.waiting(c, ctx.id, labels.index(arm), count, ctx.spec.exposure == "explicit")
+        ts = ledger.waiting(c, session.id, labels.index(arm), count, session.spec.exposure == "explicit")
         if len(ts) < count:
             raise ConfigError(f"The arm {arm!r} has {len(ts)} decisions that wait for a reward, and the total is for {count}.")
         awaited = row.awaited - sum(is_awaited(row, t) for t in ts)
         answer = Told(count, 0, 0, 0, 0, {}, awaited, bool(row.due))
         given = {name: value for name, value in totals.items() if value is not None}
         audit = "aggregate", {"arm": arm, "count": count} | given
-        _write(ctx, c, row, _Entries("aggregate", ts, values), answer, first=count, audit=audit, request=(request_id, what))
+        _write(session, c, row, _Entries("aggregate", ts, values), answer, first=count, audit=audit, request=(request_id, what))
     return answer
 
 
@@ -114,10 +114,10 @@ class _Accepted(NamedTuple):
     """Whether the decision had no entry before."""
 
 
-def _sorted(ctx: Context, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[int]], list[_Accepted]]:
+def _sorted(session: Session, c: sa.Connection, row: DbRow, rows: list[ParsedRow]) -> tuple[dict[str, list[int]], list[_Accepted]]:
     """The places of rejected rows by outcome, and accepted rows."""
     mine = numbers_of(rows, row.t)
-    stands = ledger.standings(c, ctx.id, list(mine)) if mine else {}
+    stands = ledger.standings(c, session.id, list(mine)) if mine else {}
     accepted: list[_Accepted] = []
 
     def judge(t: int, reward: float) -> str | None:
@@ -167,7 +167,7 @@ class _Entries(NamedTuple):
 
 
 def _write(
-    ctx: Context,
+    session: Session,
     c: sa.Connection,
     row: DbRow,
     new: _Entries,
@@ -178,53 +178,53 @@ def _write(
     request: tuple[str | None, str],
 ) -> None:
     """Write accepted rewards, of which `first` are the first of their decision, the answer, and a line in the audit log."""
-    change, (what, detail), (request_id, asked) = entries.Change(ctx, c, row), audit, request
+    change, (what, detail), (request_id, asked) = entries.Change(session, c, row), audit, request
     change.add_rewards(new.ts, new.kind, new.rewards)
     counters = {"awaited": answer.awaited, "settled": row.settled + first, "entries": row.entries + len(new.ts)}
     change.finish(what, detail | {"request": request_id}, request=(request_id, asked, answer._asdict()), **counters)
 
 
-def digest_of(ctx: Context, rows: list[ParsedRow]) -> str:
+def digest_of(session: Session, rows: list[ParsedRow]) -> str:
     """What tells one request from another under the same id; keyed where it could be used to guess a unit."""
     text = repr([(row.id, row.reward, row.invalid) for row in rows])
     if all(row.unit is None and not row.malformed for row in rows):
         return hashlib.sha256(text.encode()).hexdigest()[:24]
-    return unit_hash(ctx, text)[:24]
+    return unit_hash(session, text)[:24]
 
 
-def correct(ctx: Context, decision_id: str, reward: float, reason: str) -> bool:
+def correct(session: Session, decision_id: str, reward: float, reason: str) -> bool:
     """Replace a reward by a new entry; False where the decision has that reward already."""
-    parsed = parse((decision_id, reward), ctx.code, ctx.model)
+    parsed = parse((decision_id, reward), session.code, session.model)
     if parsed.invalid is not None:
         raise ConfigError(f"{parsed.id}: {parsed.invalid}.")
-    return _supersede(ctx, "correct", [(decision_id, parsed.t)], ledger.Standing("corrected", parsed.reward), reason) > 0
+    return _supersede(session, "correct", [(decision_id, parsed.t)], ledger.Standing("corrected", parsed.reward), reason) > 0
 
 
-def cancel(ctx: Context, decision_ids: Sequence[str], reason: str) -> int:
+def cancel(session: Session, decision_ids: Sequence[str], reason: str) -> int:
     """Take decisions out, whose unit was never exposed; how many were not cancelled before."""
-    pairs = [(i, index_of(i, ctx.code)) for i in several("decision_ids", decision_ids)]
-    return _supersede(ctx, "cancel", pairs, ledger.Standing("cancelled", None), reason)
+    pairs = [(i, index_of(i, session.code)) for i in several("decision_ids", decision_ids)]
+    return _supersede(session, "cancel", pairs, ledger.Standing("cancelled", None), reason)
 
 
-def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], entry: ledger.Standing, reason: str) -> int:
+def _supersede(session: Session, what: str, ids: Sequence[tuple[str, int | None]], entry: ledger.Standing, reason: str) -> int:
     """Append an entry for each decision whose last entry says something else; return how many were appended."""
     kind, reward = entry
     check_reason(reason)
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
         unknown = [i for i, t in ids if t is None or t > row.t]
         if unknown:
-            raise ConfigError(f"There is no decision {shown(unknown[0])} in the experiment {ctx.name!r}.")
+            raise ConfigError(f"There is no decision {shown(unknown[0])} in the experiment {session.name!r}.")
         ts = sorted({t for _, t in ids if t is not None})
-        stands = ledger.standings(c, ctx.id, ts) if ts else {}
-        _refuse_settled(ctx, what, ts, stands)
+        stands = ledger.standings(c, session.id, ts) if ts else {}
+        _refuse_settled(session, what, ts, stands)
         new = [t for t in ts if stands.get(t) not in (entry, ledger.Standing("told", reward))]
         if not new:
             return 0
-        change = entries.Change(ctx, c, row)
+        change = entries.Change(session, c, row)
         change.add_rewards(new, kind, [reward] * len(new))
         detail = {
-            "decisions": [f"{ctx.code}-{t}" for t in new],
+            "decisions": [f"{session.code}-{t}" for t in new],
             "before": [stands.get(t) for t in new],
             "reason": reason,
             "reward": reward,
@@ -235,14 +235,14 @@ def _supersede(ctx: Context, what: str, ids: Sequence[tuple[str, int | None]], e
         return len(new)
 
 
-def _refuse_settled(ctx: Context, what: str, ts: list[int], stands: dict[int, ledger.Standing]) -> None:
+def _refuse_settled(session: Session, what: str, ts: list[int], stands: dict[int, ledger.Standing]) -> None:
     """A decision that counts for nothing has no reward to correct, and one row of a total cannot change without the total."""
     for t in ts:
         kind = stands[t].kind if t in stands else None
         if kind == "aggregate":
-            raise ConfigError(f"{ctx.code}-{t} is part of a total; it cannot be changed alone ({what} is for single rewards).")
+            raise ConfigError(f"{session.code}-{t} is part of a total; it cannot be changed alone ({what} is for single rewards).")
         if kind == "cancelled" and what == "correct":
-            raise ConfigError(f"{ctx.code}-{t} is cancelled and counts for nothing; its reward cannot be corrected.")
+            raise ConfigError(f"{session.code}-{t} is cancelled and counts for nothing; its reward cannot be corrected.")
 
 
 # Rows as they are given
@@ -290,14 +290,14 @@ def parse(row: object, code: str, model: Model) -> ParsedRow:
     return ParsedRow(name, index_of(decision, code), number, invalid, unit=unit)
 
 
-def with_units(ctx: Context, rows: list[ParsedRow]) -> list[ParsedRow]:
+def with_units(session: Session, rows: list[ParsedRow]) -> list[ParsedRow]:
     """The rows about units with the numbers of their decisions, which never change."""
     wanted = {row.unit for row in rows if row.unit is not None}
     if not wanted:
         return rows
-    hashes = {unit: unit_hash(ctx, unit) for unit in wanted}
-    with ctx.database.read() as c:
-        found = units_of(ctx, c, list(hashes.values()))
+    hashes = {unit: unit_hash(session, unit) for unit in wanted}
+    with session.database.read() as c:
+        found = units_of(session, c, list(hashes.values()))
     return [row if row.unit is None else row._replace(t=found.get(hashes[row.unit])) for row in rows]
 
 

@@ -23,7 +23,7 @@ from .database import DbRow, record
 from .metrics import objective
 
 if TYPE_CHECKING:
-    from .context import Context, Policy
+    from .session import Policy, Session
 
 MOST = 100  # differences that are named
 
@@ -38,19 +38,19 @@ class _Made(NamedTuple):
     vector: np.ndarray
 
 
-def differences(ctx: Context) -> list[str]:
+def differences(session: Session) -> list[str]:
     """Compare what is stored with the hash chain, the audit log and a replay.
 
     Args:
-        ctx: the experiment.
+        session: the experiment.
 
     Returns:
         A sentence for each difference; nothing where all is well. What cannot even be read is a difference too.
     """
-    with ctx.database.read() as c:
-        driver = ctx.database.engine.dialect.loaded_dbapi.Error
+    with session.database.read() as c:
+        driver = session.database.engine.dialect.loaded_dbapi.Error
         try:
-            found = list(_stored(c, ctx.id)) or _Replay(ctx, c).run()
+            found = list(_stored(c, session.id)) or _Replay(session, c).run()
         except Unreadable as error:
             return [str(error)]
         except (StoreError, MemoryError):
@@ -89,6 +89,9 @@ def _counts(c: sa.Connection, row: DbRow, log: dict[str, list[Any]]) -> Iterator
         yield f"there are {len(decisions)} decisions, and {row.t} were made"
     if not _numbered(policies["version"], row.versions):
         yield "policy versions are missing"
+    shown = read(c, row.id, schema.contexts, ("t",), "t")["t"]
+    if not _numbered(shown, row.t if json.loads(row.spec).get("features") else 0):
+        yield f"there are {len(shown)} contexts of {row.t} decisions"
 
 
 def _numbered(numbers: list[int], count: int) -> bool:
@@ -158,23 +161,24 @@ def _reports(c: sa.Connection, row: DbRow) -> Iterator[str]:
 
 
 class _Replay:
-    def __init__(self, ctx: Context, c: sa.Connection):
-        self.ctx, self.c = ctx, c
+    def __init__(self, session: Session, c: sa.Connection):
+        self.session, self.c = session, c
         self.found: list[str] = []
-        self.row = ctx.row(c)
-        self.fold = ledger.Fold(ctx.id)
+        self.row = session.row(c)
+        self.fold = ledger.Fold(session.id, encoding=session.spec.encoding)
         names = ("t", "arm", "batch", "policy", "vector")
-        self.made = _Made(*map(np.array, read(c, ctx.id, schema.decisions, names, "t").values()))
+        self.made = _Made(*map(np.array, read(c, session.id, schema.decisions, names, "t").values()))
+        self.shown = ledger.contexts_between(c, session.id, 0, self.row.t)
 
     def run(self) -> list[str]:
         """Everything again, from the first version on; what differs."""
-        me, table = self.ctx, schema.policies
+        me, table = self.session, schema.policies
         stored = self.c.execute(sa.select(table).where(table.c.experiment == me.id).order_by(table.c.version))
         entries = [record(row) for row in stored]
-        self.found += objective.differences(self.ctx, self.c)
+        self.found += objective.differences(self.session, self.c)
         current = me.load(self.c, 1)
         state = policy.start(me.key, current.built.agent)
-        current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw))
+        current = current._replace(frozen=policy.freeze(current.built.agent, state, me.spec.draw, current.built.obs))
         self._compare(entries[0], current)
         ticks = policy.start_clock(me.key, current.built.batching, len(current.active))
         batch, began, closing, last = 1, 0, 0, 0
@@ -187,7 +191,8 @@ class _Replay:
                 else:
                     stored = me.load(self.c, entry.version)
                     built = me.build(stored.active, stored.arms, current.prior)
-                    frozen, ticks = changing.carried(me, current, ticks, stored.active, built, entry.version)
+                    before = changing.Held(current.active, current.frozen.state, ticks)
+                    frozen, ticks = changing.carried(me.key, before, stored.active, built, entry.version, me.spec.draw)
                     made = stored._replace(built=built, frozen=frozen, prior=current.prior)
                 self._compare(entry, made)
                 if entry.in_use:
@@ -204,11 +209,12 @@ class _Replay:
 
     def _refreshed(self, current: Policy, entry: DbRow) -> Policy:
         about = json.loads(entry.about)
-        self.fold = self.fold.until(self.c, entry.watermark, entry.t)
-        rows = self.fold.rows(self.ctx.spec.exposure == "explicit", about.get("cutoff"))
+        known = about.get("known", entry.t)  # decisions that were made while it was computed came later
+        self.fold = self.fold.until(self.c, entry.watermark, known)
+        rows = self.fold.rows(self.session.spec.exposure == "explicit", about.get("cutoff"))
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
-        return refreshing.learned(self.ctx, current, rows, entry.t, about["repeat"])[0]
+        return refreshing.learned(self.session, current, rows, known, about["repeat"])[0]
 
     def _compare(self, entry: DbRow, made: Policy) -> None:
         for what, stored, again in (
@@ -225,7 +231,8 @@ class _Replay:
         """Decisions first + 1 … last again: the clock after them, and the decision that closed the batch, or 0."""
         if last == first:
             return ticks, 0
-        after, arms, laws, closing = asking.decide(self.ctx, current, ticks, last - first)
+        obs = asking.observed(self.session.spec, current, self.shown[first:last])
+        after, arms, laws, closing = asking.decide(self.session, current, ticks, last - first, obs)
         made = _Made(*(column[first:last] for column in self.made))
         arms = np.array([current.active[a] for a in arms])
         if len(arms) < last - first:
@@ -242,7 +249,7 @@ class _Replay:
 
     def _check_row(self, current: Policy, ticks: policy.Clock, batch: int, began: int, closing: int) -> None:
         last = closing or self.row.t
-        settled = set(read(self.c, self.ctx.id, schema.rewards, ("t",))["t"])
+        settled = set(read(self.c, self.session.id, schema.rewards, ("t",))["t"])
         again = {
             "version": current.version,
             "batch": batch,

@@ -111,9 +111,9 @@ class Worker:
     def _may(self, experiment: Experiment) -> bool:
         """Whether it is time to look: external batches without a cadence of their own have the worker's."""
         spec = experiment.spec
-        if not experiment.context.external or spec.refresh_rewards is not None or spec.refresh_seconds is not None:
+        if not experiment.session.external or spec.refresh_rewards is not None or spec.refresh_seconds is not None:
             return True
-        return self._clock() - experiment.status()["refreshed_at"] >= EXTERNAL_SECONDS
+        return not 0 <= self._clock() - experiment.status()["refreshed_at"] < EXTERNAL_SECONDS  # a clock may be set back
 
     def _lease(self, experiment: Experiment) -> bool:
         """Take or renew the lease of an experiment; False where another worker has it."""

@@ -22,6 +22,8 @@ class Number(NamedTuple):
     name: str
     ndim: int
     value: Any
+    or_number: bool = False
+    """Whether it is a vector that may be given as one number, for all its entries: that is an axis of length 1."""
 
 
 def numbers_of(model: Any) -> list[Number]:
@@ -30,7 +32,9 @@ def numbers_of(model: Any) -> list[Number]:
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
         if "ndim" in field.metadata and value is not None:
-            out.append(Number(field.name, field.metadata["ndim"], value))
+            ndim, or_number = field.metadata["ndim"], field.metadata.get("or_number", False)
+            value = value[None] if or_number and isinstance(value, np.ndarray | jax.Array) and np.ndim(value) == 0 else value
+            out.append(Number(field.name, ndim, value, or_number))
         elif isinstance(value, int | float | np.ndarray | jax.Array) and not isinstance(value, bool):
             if not field.metadata.get("static"):
                 out.append(Number(field.name, 0, value))
@@ -43,7 +47,7 @@ def arm_count(model: Any) -> int | None:
     """How many arms the numbers of a model describe; None where all of them are for one arm."""
     require_object("The model", model, ("__dataclass_fields__",), "Gaussian(prior_mean=[0.0, 1.0]), of a class with @module")
     counts = {}
-    for name, ndim, value in numbers_of(model):
+    for name, ndim, value, _ in numbers_of(model):
         if isinstance(value, str | bool) or callable(value):
             raise ConfigError(f"{type(model).__name__}: {name} must be a number or an array of numbers; got {value!r}.")
         extra = np.ndim(value) - ndim
@@ -71,7 +75,7 @@ def stack(model: M, arms: int) -> M:
         raise ConfigError(
             f"{type(model).__name__} has no number of its own, and every arm needs one; give it a field, such as sd: float = 1.0."
         )
-    repeated = {name: value if np.ndim(value) > ndim else _repeat(value, arms) for name, ndim, value in numbers_of(model)}
+    repeated = {name: value if np.ndim(value) > ndim else _repeat(value, arms) for name, ndim, value, _ in numbers_of(model)}
     changes = {}
     for field in dataclasses.fields(model):  # type: ignore[arg-type]
         value = getattr(model, field.name)

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._module import Contract, require_part
 from .._random import as_key
-from .._typing import Array, Int, PRNGKey, Row, Scalar, Theta, Tree
+from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..declared import attribute, default, fact, missing, optional, provides, required, why_lost
 from ..errors import ConfigError
 from .arms import first_arm
@@ -34,6 +34,13 @@ class Theory(NamedTuple):
     """Smoothness of log p(r|θ) in θ and r."""
     nu: Any = np.nan
     """Strong log-concavity of the true reward density in r."""
+
+
+class Normal(NamedTuple):
+    """The distribution of θ where it is normal: θ = mean + root z for standard normal z."""
+
+    mean: Theta
+    root: Float[Array, "dim dim"]
 
 
 class Model(Contract):
@@ -255,6 +262,31 @@ class Model(Contract):
         raise NotImplementedError
 
     @optional
+    def normal(self, summary: Tree) -> Normal:
+        """The exact posterior of θ, where it is normal.
+
+        Args:
+            summary: of the rewards seen.
+
+        Returns:
+            Its mean and a root of its covariance.
+        """
+        raise NotImplementedError
+
+    @optional
+    def normal_after(self, normal: Normal, row: Row) -> Normal:
+        """The posterior of θ after one more row, where `normal` is the one before it: in O(dim²), without factorising a matrix.
+
+        Args:
+            normal: mean and a root of the covariance.
+            row: the round; `row.obs` are its features.
+
+        Returns:
+            The new mean and root.
+        """
+        raise NotImplementedError
+
+    @optional
     def prior_mean_reward(self, obs: Tree, action: Int[Array, ""]) -> tuple[Scalar, Scalar]:
         """Mean and sd of the mean reward under the prior, where `gaussian_prior_and_linear_mean`.
 
@@ -264,6 +296,15 @@ class Model(Contract):
 
         Returns:
             The mean and the sd.
+        """
+        raise NotImplementedError
+
+    @optional
+    def row_weight(self) -> Scalar:
+        """A bound w on the curvature of one reward, where θ weights the features x of a round: -∂² log p ≤ w · x xᵀ for every θ.
+
+        Returns:
+            A number > 0: 1/sd² for linear rewards, 1/4 for logistic ones.
         """
         raise NotImplementedError
 
@@ -323,6 +364,8 @@ class Model(Contract):
     """Whether `obs` is a context that it needs."""
     gaussian_prior_and_linear_mean = default(False)
     """Whether the prior is Gaussian, with `prior_mean_reward`, and the mean reward linear in θ."""
+    log_concave = default(False)
+    """Whether prior and likelihood are log-concave in θ for all rewards. Chains of contextual models then look for one mode."""
     information_sets_step = default(False)
     """Whether steps of 0.1 to 0.5 times 1/(prior precision + n · information) are short enough wherever a chain may be. Where that
     is not known, chains look for the mode and take the curvature of the rewards there (`Chain.scale`)."""

@@ -76,6 +76,7 @@ class Bernoulli(Model):
     def log_prior(self, theta):
         return log_density_of_logit(theta[0], self.a, self.b)
 
+    @rests_on("support")
     def log_likelihood(self, theta, row):
         return row.reward * theta[0] - jax.nn.softplus(theta[0])
 

@@ -22,20 +22,20 @@ def check_density(model: Any, name: str) -> None:
 
     Shapes are looked at by tracing; then everything is computed by one program.
     """
-    action = np.zeros((), np.int32)
+    action, obs = np.zeros((), np.int32), model.example()
 
     def draw(single) -> tuple[Theta, PRNGKey]:
         key_theta, key_reward = _random.split(as_key(0))
         return jnp.asarray(single.init(key_theta)), key_reward
 
     def look(single, theta, key_reward) -> dict[str, Scalar]:
-        seen = {"the mean reward": single.mean_reward(theta, (), action)}
+        seen = {"the mean reward": single.mean_reward(theta, obs, action)}
         if provides(single, "sample"):
-            seen["a reward"] = single.sample(key_reward, theta, (), action)
+            seen["a reward"] = single.sample(key_reward, theta, obs, action)
         reward = jnp.asarray(list(seen.values())[-1], float)
         densities = {
             "log_prior": single.log_prior(theta),
-            "log_likelihood": single.log_likelihood(theta, Row((), jnp.asarray(action), reward)),
+            "log_likelihood": single.log_likelihood(theta, Row(obs, jnp.asarray(action), reward)),
         }
         return seen | densities
 

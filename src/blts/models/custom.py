@@ -15,11 +15,12 @@ from jax import lax
 
 from .. import _random
 from .._module import short
-from .._typing import Array, Theta
+from .._typing import Array, Theta, Tree
 from ..compilation import keep_programs
-from ..errors import ConfigError
+from ..errors import ConfigError, whole
 from .arms import arm_count, stack
 from .checks import check_density
+from .coefficients import features_of
 
 C = TypeVar("C")
 PRIOR_DRAWS = 256  # for the prior precision, which matters only until the first rewards
@@ -30,6 +31,7 @@ class Custom:
 
     hyper: dict[str, Array]
     support: Any
+    features: int | None
     hidden: ClassVar[tuple[str, ...]] = ("precision", "draws", "L")
     maker: ClassVar[str]
     parts: ClassVar[tuple[str, str]]
@@ -37,6 +39,19 @@ class Custom:
     def __repr__(self) -> str:
         functions = [short(getattr(self, name)) for name in self.parts]
         return f"{self.maker}({', '.join(functions + [f'{name}={short(value)}' for name, value in self.hyper.items()])})"
+
+    @property
+    def contextual(self) -> bool:
+        """Whether a round shows features."""
+        return self.features is not None
+
+    def _context(self, obs: Tree) -> tuple[Array, ...]:
+        """The features of a round, as the last argument of a function; none where rounds show nothing."""
+        return () if self.features is None else (features_of(self.maker, obs, self.features),)
+
+    def example(self) -> Tree:
+        """What a round may show."""
+        return () if self.features is None else jnp.ones(self.features)
 
     @property
     def likelihood_within_support(self) -> bool:  # type: ignore[override]
@@ -52,6 +67,12 @@ class Custom:
 def reserved(name: str) -> str:
     """Advice for a hyper-parameter that has the name of an option."""
     return f"{name} is an option; a hyper-parameter called {name} needs another name."
+
+
+def check_features(maker: str, features: Any) -> None:
+    """Refuse what is not a number of features, or None."""
+    if features is not None:
+        whole(f"{maker}: features", features)
 
 
 def numbers_only(maker: str, hyper: dict[str, Any]) -> dict[str, Any]:

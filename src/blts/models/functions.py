@@ -16,7 +16,7 @@ from ..declared import rests_on
 from ..errors import ConfigError, whole
 from .arms import arm_count, first_arm, stack
 from .base import Model, Theory
-from .custom import Custom, check_call, each_arm, finished, numbers_only, reserved, traceable
+from .custom import Custom, check_call, check_features, each_arm, finished, numbers_only, reserved, traceable
 from .printing import low_high
 from .prior_chains import draw_prior
 from .support import SUPPORTS
@@ -37,6 +37,7 @@ class Functions(Custom, Model):
     draws: Numbers = array(default=None, ndim=2)
     dim: int = static(default=1)
     support: str = static(default="real")  # type: ignore[assignment]
+    features: int | None = static(default=None)
     maker: ClassVar[str] = "from_functions"
     parts: ClassVar[tuple[str, str]] = ("prior", "likelihood")
 
@@ -56,11 +57,11 @@ class Functions(Custom, Model):
         return self.prior(theta, **self.hyper)
 
     def log_likelihood(self, theta, row):
-        return self.likelihood(theta, row.reward, **self.hyper)
+        return self.likelihood(theta, row.reward, *self._context(row.obs), **self.hyper)
 
     @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
-        return theta[0] if self.mean is None else self.mean(theta, **self.hyper)
+        return theta[0] if self.mean is None else self.mean(theta, *self._context(obs), **self.hyper)
 
     @rests_on("log_likelihood")
     def information(self, theta):
@@ -85,7 +86,7 @@ class SampledFunctions(Functions):
     @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
         assert self.reward is not None
-        return jnp.asarray(self.reward(key, theta, **self.hyper), float)
+        return jnp.asarray(self.reward(key, theta, *self._context(obs), **self.hyper), float)
 
 
 def from_functions(
@@ -99,6 +100,7 @@ def from_functions(
     sample: Callable | None = None,
     support: str = "real",
     arms: int | None = None,
+    features: int | None = None,
     **hyper: Any,
 ) -> Functions:
     """A model from two log-densities, which may leave out constants. Both must be finite for every θ ∈ R^dim.
@@ -115,8 +117,12 @@ def from_functions(
         support: the rewards that can occur, "real", "positive", "nonnegative", "count" or "binary": what a live
             experiment takes.
         arms: the number of arms, where no hyper-parameter says it.
+        features: how many features a round shows, where rewards depend on them: log_likelihood is then called as
+            `log_likelihood(theta, reward, context, **hyper)`, mean_reward, which must be given, as
+            `mean_reward(theta, context, **hyper)`, and sample as `sample(key, theta, context, **hyper)`.
         **hyper: hyper-parameters, each a number or an array with one entry for each arm, under any names but those above.
 
+    >>> import jax.numpy as jnp
     >>> from blts.models import from_functions
     >>> model = from_functions(
     ...     lambda theta, mu: -0.5 * (theta[0] - mu) ** 2,
@@ -127,6 +133,16 @@ def from_functions(
     >>> print(model)
     3 arms with rewards by from_functions(<lambda>, <lambda>) (mu [4, 7, 10]), outside the paper's theory:
     L = 4 is given; whether m and ν exist for these functions is not known.
+    >>> steep = from_functions(
+    ...     lambda theta: -0.5 * theta @ theta,
+    ...     lambda theta, reward, context: -abs(reward - context @ theta),
+    ...     mean_reward=lambda theta, context: context @ theta,
+    ...     L=1.0,
+    ...     dim=2,
+    ...     features=2,
+    ... )
+    >>> float(steep.mean_reward(jnp.array([1.0, 2.0]), jnp.array([3.0, 4.0]), 0))
+    11.0
     """
     maker = "from_functions"
     for name, part, needed in (
@@ -139,6 +155,10 @@ def from_functions(
         if not callable(part) and (needed or part is not None):
             raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.{'' if needed else ' ' + reserved(name)}")
     whole(f"{maker}: dim", dim)
+    check_features(maker, features)
+    if features is not None and mean_reward is None:
+        raise ConfigError(f"{maker}: with features, arms are compared by mean_reward(theta, context); give mean_reward=….")
+    context = () if features is None else ("context",)
     curvature: Any = numbers_only(maker, {"L": L})["L"]
     if np.ndim(curvature) == 0:
         curvature = np.broadcast_to(curvature, (dim,))
@@ -150,13 +170,13 @@ def from_functions(
     for part, function, names in zip(
         ("log_prior", "log_likelihood", "mean_reward", "init", "sample"),
         densities,
-        (("theta",), ("theta", "reward"), ("theta",), ("key",), ("key", "theta")),
+        (("theta",), ("theta", "reward", *context), ("theta", *context), ("key",), ("key", "theta", *context)),
         strict=True,
     ):
         if function is not None:
             check_call(maker, part, function, *names, **hyper)
     kind = Functions if sample is None else SampledFunctions
-    model = kind(*densities, numbers_only(maker, hyper), curvature, dim=dim, support=support)
+    model = kind(*densities, numbers_only(maker, hyper), curvature, dim=dim, support=support, features=features)
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
     with traceable(maker):

@@ -14,8 +14,9 @@ from .._typing import Array, Int, Numbers
 from ..declared import fact, rests_on
 from ..errors import ConfigError
 from . import marginal
-from .arms import arm_count
-from .base import Model, Theory
+from .base import Model, Normal, Theory
+from .coefficients import NormalCoefficients
+from .covariance import rank_one
 from .moments import Sum
 from .normal import HALF_LOG_2PI
 from .printing import low_high
@@ -31,38 +32,43 @@ class Equations(NamedTuple):
 
 
 @module
-class Linear(Model):
-    """Rewards N(x·θ, sd²) with a prior N(prior_mean, prior_sd² I) on θ ∈ R^d.
+class Linear(NormalCoefficients, Model):
+    """Rewards N(x·θ, sd²) with a prior N(prior_mean, diag(prior_sd²)) on θ ∈ R^d.
 
-    x is the arm's fixed vector `alpha` (the paper's α_a) where that is given, and the context `row.obs` otherwise. With
-    contexts, the curvature of one reward is taken for coordinates whose mean square is 1: scale the contexts so.
+    x is the arm's fixed vector `alpha` (the paper's α_a) where that is given, and the context `row.obs` otherwise. With contexts,
+    chains run in units of the information of the rows seen, so that features of unequal scale do no harm.
 
     Args:
         prior_mean: of θ, `[dim]` or one row for each arm.
-        prior_sd: of each coordinate of θ.
+        prior_sd: of the coordinates of θ: a number, one for each coordinate, or one row of either for each arm. As many numbers as
+            there are arms are one for each arm, where that is not the number of coordinates too.
         sd: of the rewards, known.
         alpha: the arms' features; None where each round shows a context.
+        centre: what is subtracted from the features of a round; None for nothing (see `standardised`).
+        scale: what they are then divided by; None for 1.
 
     >>> from blts.models import Linear
     >>> Linear(prior_mean=[0.0, 0.0], alpha=[[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]])
-    Linear(prior_mean=0 (×2), prior_sd=1, sd=1, alpha=[1, 0, …, 1] (3×2))
+    Linear(prior_mean=0 (×2), prior_sd=1, sd=1, alpha=[1, 0, …, 1] (3×2), centre=None, scale=None)
     """
 
     prior_mean: Numbers = array(ndim=1)
-    prior_sd: Numbers = array(default=1.0)
+    prior_sd: Numbers = array(default=1.0, ndim=1, or_number=True)
     sd: Numbers = array(default=1.0)
     alpha: Numbers = array(default=None, ndim=1)
+    centre: Numbers = array(default=None, ndim=1)
+    scale: Numbers = array(default=None, ndim=1)
     noun: ClassVar[str] = "linear rewards"
     gaussian_prior_and_linear_mean = fact("init", "init_from", "mean_reward", "prior_mean_reward")
+    log_concave = fact("log_likelihood", "log_prior")
 
     def check(self):
-        arm_count(self)
-        finite(self, "prior_mean")
-        positive(self, "prior_sd", "sd")
-        if self.dim < 1:
-            raise ConfigError("Linear: prior_mean must have one number for each coordinate of θ; got none.")
+        super().check()
+        positive(self, "sd")
         if self.alpha is None:
             return
+        if self.centre is not None or self.scale is not None:
+            raise ConfigError("Linear: centre and scale standardise the features of a round; scale alpha itself.")
         if np.shape(self.alpha)[-1] != self.dim:
             raise ConfigError(f"Linear: alpha has {np.shape(self.alpha)[-1]} coordinates and prior_mean {self.dim}; give as many.")
         finite(self, "alpha")
@@ -70,34 +76,12 @@ class Linear(Model):
         require(self, seen, f"alpha must not be zero, for its rewards would say nothing about θ; got {short(self.alpha)}.")
 
     @property
-    def dim(self) -> int:
-        return np.shape(self.prior_mean)[-1]
-
-    @property
     def contextual(self) -> bool:
         """Whether the mean reward depends on the round's context."""
         return self.alpha is None
 
     def _x(self, obs):
-        if self.alpha is not None:
-            return jnp.asarray(self.alpha, float)
-        if isinstance(obs, tuple) or jnp.shape(obs) != (self.dim,):
-            shape = "no context" if isinstance(obs, tuple) else f"a context of shape {jnp.shape(obs)}"
-            raise ConfigError(f"Linear: without alpha a round needs a context of shape ({self.dim},); it has {shape}.")
-        return jnp.asarray(obs, float)
-
-    @rests_on("log_prior")
-    def init(self, key):
-        return self.init_from(_random.normal(key, (self.dim,)))
-
-    @rests_on("init", "log_prior")
-    def init_from(self, z):
-        return self.prior_mean + self.prior_sd * z
-
-    @rests_on("init", "init_from")
-    def log_prior(self, theta):
-        z = (theta - self.prior_mean) / self.prior_sd
-        return -0.5 * jnp.sum(jnp.square(z)) - self.dim * (jnp.log(self.prior_sd) + HALF_LOG_2PI)
+        return super()._x(obs) if self.alpha is None else jnp.asarray(self.alpha, float)
 
     def log_likelihood(self, theta, row):
         return -0.5 * jnp.square((row.reward - self._x(row.obs) @ theta) / self.sd) - jnp.log(self.sd) - HALF_LOG_2PI
@@ -109,8 +93,8 @@ class Linear(Model):
     @rests_on("init", "init_from", "mean_reward")
     def prior_mean_reward(self, obs, action):
         """Mean and sd of the mean reward under the prior."""
-        x = self._x(obs)
-        return x @ jnp.asarray(self.prior_mean), self.prior_sd * jnp.linalg.norm(x)
+        x, sd = self._x(obs), self._sd
+        return x @ jnp.asarray(self.prior_mean), sd[0] * jnp.linalg.norm(x) if sd.shape == (1,) else jnp.linalg.norm(sd * x)
 
     @rests_on("mean_reward")
     def theta_of_mean(self, mean):
@@ -124,17 +108,21 @@ class Linear(Model):
     def sample(self, key, theta, obs, action):
         return self._x(obs) @ theta + self.sd * _random.normal(key)
 
-    information_sets_step = fact("log_likelihood", "log_prior", "information")
+    @rests_on("log_likelihood", "log_prior", "information")
+    @property
+    def information_sets_step(self) -> bool:
+        """Whether `information` is that of the rewards: not with contexts, which it takes for coordinates of mean square 1."""
+        return self.alpha is not None
+
+    @rests_on("log_likelihood")
+    def row_weight(self):
+        return 1.0 / jnp.square(self.sd)
 
     @rests_on("log_likelihood")
     def information(self, theta):
         """The largest curvature |x|²/sd² for every coordinate, which is the L of Algorithm 1: it lies along x alone."""
         square = 1.0 if self.alpha is None else jnp.sum(jnp.square(self.alpha))
         return jnp.full(self.dim, square / jnp.square(self.sd))
-
-    @rests_on("init", "init_from", "log_prior")
-    def prior_precision(self):
-        return jnp.full(self.dim, 1.0 / jnp.square(self.prior_sd))
 
     @rests_on("log_likelihood")
     def theory(self):
@@ -171,10 +159,22 @@ class Linear(Model):
         return -0.5 * square / jnp.square(self.sd) - summary.rows * (jnp.log(self.sd) + HALF_LOG_2PI)
 
     def _posterior(self, summary):
-        """Mean, and the Cholesky factor of the precision I/prior_sd² + Σ x xᵀ/sd²."""
+        """Mean, and the Cholesky factor of the precision diag(1/prior_sd²) + Σ x xᵀ/sd²."""
         data = jnp.square(self.sd)
-        factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self.prior_sd) + summary.gram.value / data)
+        factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self._sd) + summary.gram.value / data)
         return self.prior_mean + cho_solve((factor, True), summary.moment.value / data), factor
+
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "marginal")
+    def normal(self, summary):
+        mean, factor = self._posterior(summary)
+        return Normal(mean, solve_triangular(factor, jnp.eye(self.dim), lower=True, trans=1))
+
+    @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "marginal", "normal")
+    def normal_after(self, normal, row):
+        x = self._x(row.obs)
+        new = rank_one(normal.root, x / self.sd)
+        error = (row.reward - jnp.sum(x * normal.mean)) / self.sd
+        return Normal(normal.mean + new.gain * error, new.root)
 
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):

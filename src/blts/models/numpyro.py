@@ -14,12 +14,12 @@ import numpy as np
 
 from .. import _random
 from .._module import array, module, static
-from .._typing import Array, Numbers, PRNGKey, Scalar, Theta
+from .._typing import Array, Numbers, PRNGKey, Scalar, Theta, Tree
 from ..declared import rests_on
 from ..errors import ConfigError
 from .arms import arm_count, first_arm, stack
 from .base import Model
-from .custom import Custom, check_call, finished, numbers_only, reserved, traceable
+from .custom import Custom, check_call, check_features, finished, numbers_only, reserved, traceable
 
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
 LEAST_SHARE = 1e-3  # of the prior precision: draws that all miss a parameter must not make its perturbation infinite
@@ -59,6 +59,7 @@ class NumPyro(Custom, Model):
     precision: Numbers = array(default=(1.0,), ndim=1)
     dim: int = static(default=1)
     support: str = static(default="real")  # type: ignore[assignment]
+    features: int | None = static(default=None)
     maker: ClassVar[str] = "from_numpyro"
     parts: ClassVar[tuple[str, str]] = ("likelihood", "prior")
 
@@ -107,8 +108,14 @@ class NumPyro(Custom, Model):
         found = unpack(theta)
         return {name: found[name] for name, _, _ in first_arm(self)._parameters()}  # `vmap` sorts the names
 
-    def _law(self, theta: Theta) -> Any:
-        return _call(self.likelihood, self._unpack(theta)[0], self.hyper)
+    def _call(self, function: Callable, theta: Theta, obs: Tree) -> Any:
+        """function(**parameters), with the context, and those hyper-parameters that it names."""
+        values = self._unpack(theta)[0] | dict(zip(("context",), self._context(obs), strict=False))
+        named = _named(function)
+        return function(**values, **{name: value for name, value in self.hyper.items() if name in named and name not in values})
+
+    def _law(self, theta: Theta, obs: Tree) -> Any:
+        return self._call(self.likelihood, theta, obs)
 
     @rests_on("log_prior")
     def init(self, key: PRNGKey) -> Theta:
@@ -122,35 +129,31 @@ class NumPyro(Custom, Model):
         return self._unpack(theta)[1]
 
     def log_likelihood(self, theta, row):
-        return self._law(theta).log_prob(row.reward)
+        return self._law(theta, row.obs).log_prob(row.reward)
 
     @rests_on("log_likelihood")
     def mean_reward(self, theta, obs, action):
         if self.mean is None:
-            return self._law(theta).mean
-        return _call(self.mean, self._unpack(theta)[0], self.hyper)
+            return self._law(theta, obs).mean
+        return self._call(self.mean, theta, obs)
 
     @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
-        return self._law(theta).sample(_random.stock(key)).astype(float)
+        return self._law(theta, obs).sample(_random.stock(key)).astype(float)
 
     @rests_on("log_likelihood")
     def information(self, theta):
-        """The mean square of each coordinate's score, over the same draws of a reward wherever it is asked for."""
+        """The mean square of each coordinate's score, over the same draws of a reward wherever it is asked for; with features, of a
+        round in which each of them is 1."""
+        obs = self.example()
         keys = _random.split(_random.stock(_random.as_key(0)), SCORES)
-        rewards = jax.vmap(lambda key: self._law(theta).sample(key).astype(float))(keys)
-        scores = jax.vmap(lambda reward: jax.grad(lambda x: self._law(x).log_prob(reward))(theta))(rewards)
+        rewards = jax.vmap(lambda key: self._law(theta, obs).sample(key).astype(float))(keys)
+        scores = jax.vmap(lambda reward: jax.grad(lambda x: self._law(x, obs).log_prob(reward))(theta))(rewards)
         return jnp.maximum(jnp.mean(jnp.square(scores), 0), LEAST_SHARE * self.precision)
 
     @rests_on("init", "log_prior")
     def prior_precision(self):
         return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
-
-
-def _call(function: Callable, values: dict[str, Array], hyper: dict[str, Array]) -> Any:
-    """function(**values), with those hyper-parameters that it names."""
-    named = _named(function)
-    return function(**values, **{name: value for name, value in hyper.items() if name in named and name not in values})
 
 
 @functools.cache
@@ -165,6 +168,7 @@ def from_numpyro(
     *,
     mean: Callable | None = None,
     arms: int | None = None,
+    features: int | None = None,
     **hyper: Any,
 ) -> NumPyro:
     """A model from NumPyro distributions.
@@ -174,8 +178,9 @@ def from_numpyro(
         prior: a dict from each parameter's name to its distribution, or a function from the hyper-parameters to it.
         mean: the parameters, by keyword, to the mean reward; the likelihood's own mean where it is left out.
         arms: the number of arms, where no hyper-parameter says it.
+        features: how many features a round shows, where rewards depend on them: likelihood and mean then get them as `context`.
         **hyper: hyper-parameters of the prior, each a number or an array with one entry for each arm, under any names but
-            `mean` and `arms`. The likelihood and the mean get those that they name.
+            `mean`, `arms`, `features` and `context`. The likelihood and the mean get those that they name.
 
     >>> import numpyro.distributions as dist
     >>> from blts.models import from_numpyro
@@ -194,8 +199,11 @@ def from_numpyro(
         )
     if mean is not None and not callable(mean):
         raise ConfigError(f"{maker}: mean must be a function of the parameters; got {mean!r}. {reserved('mean')}")
+    check_features(maker, features)
+    if "context" in hyper:
+        raise ConfigError(f"{maker}: context is what a round shows; a hyper-parameter called context needs another name.")
     check_call(maker, "prior", given, **hyper)
-    model = NumPyro(likelihood, given, mean, numbers_only(maker, hyper))
+    model = NumPyro(likelihood, given, mean, numbers_only(maker, hyper), features=features)
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
     single = first_arm(model)
@@ -232,11 +240,12 @@ def _check_distributions(distributions: Any, single: NumPyro) -> dict[str, Any]:
             )
         if law.support.is_discrete:
             raise ConfigError(f"from_numpyro: the prior of {name} is discrete; Langevin sampling needs a density.")
+    given = dict(priors) | ({} if single.features is None else {"context": None})
     for part, function in (("likelihood", single.likelihood), ("mean", single.mean)):
         if function is not None:
-            _check_names(part, function, priors, single.hyper)
+            _check_names(part, function, given, single.hyper)
     theta = single.init(_random.as_key(0))
-    law = single._law(theta)
+    law = single._law(theta, single.example())
     if not isinstance(law, distributions.Distribution):
         raise ConfigError(f"from_numpyro: likelihood must return a NumPyro distribution; got {type(law).__name__}.")
     if law.batch_shape + law.event_shape != ():
@@ -254,6 +263,10 @@ def _check_names(part: str, function: Callable, priors: Mapping[str, Any], hyper
     needed = [p.name for p in named if p.name in taken and p.default is p.empty]
     unknown = [name for name in priors if name not in taken and not free]
     without = [name for name in needed if name not in priors and name not in hyper]
+    if "context" in without:
+        raise ConfigError(f"from_numpyro: {part} takes a context; give features=…, how many numbers a round shows.")
+    if "context" in unknown:
+        raise ConfigError(f"from_numpyro: with features, {part} must take what a round shows as context.")
     if unknown or without or len(taken) + free < len(named):
         raise ConfigError(
             f"from_numpyro: {part} takes {', '.join(taken) or 'nothing'} by name, and the prior has {', '.join(priors)}; "

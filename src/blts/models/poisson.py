@@ -48,6 +48,7 @@ class Poisson(Model):
     def log_prior(self, theta):
         return rate.log_density(theta[0], self.a, self.b)
 
+    @rests_on("support")
     def log_likelihood(self, theta, row):
         return row.reward * theta[0] - jnp.exp(theta[0]) - gammaln(row.reward + 1.0)
 

@@ -56,6 +56,7 @@ class Gamma(Model):
     def _base(self, reward):
         return (self.shape - 1.0) * jnp.log(reward) - gammaln(self.shape)
 
+    @rests_on("support")
     def log_likelihood(self, theta, row):
         return self.shape * theta[0] - jnp.exp(theta[0]) * row.reward + self._base(row.reward)
 
@@ -153,6 +154,7 @@ class LogNormal(NormalInverseGammaPrior, Model):
     noun: ClassVar[str] = "log-normal rewards"
     support: ClassVar[str] = "positive"
 
+    @rests_on("support")
     def log_likelihood(self, theta, row):
         log_reward = jnp.log(row.reward)
         return nig.log_likelihood(theta, log_reward) - log_reward
@@ -235,6 +237,7 @@ class ZeroInflatedLogNormal(Model):
     def log_prior(self, theta):
         return log_density_of_logit(theta[0], self.paid, self.unpaid) + self._prior.log_density(theta[1:])
 
+    @rests_on("support")
     def log_likelihood(self, theta, row):
         pays = row.reward > 0
         log_reward = jnp.log(jnp.where(pays, row.reward, 1.0))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .._module import is_concrete, short
-from .arms import arm_count, numbers_of
+from .arms import Number, arm_count, numbers_of
 
 
 def sentence(model: Any) -> str:
@@ -22,10 +22,16 @@ def sentence(model: Any) -> str:
     arms = arm_count(model)
     who = "One arm" if arms is None else f"{arms} arms"
     shown = [number for number in numbers_of(model) if number.name not in model.hidden]
-    settings = ", ".join(f"{number.name.replace('_', ' ')} {short(number.value)}" for number in shown)
+    settings = ", ".join(f"{number.name.replace('_', ' ')} {short(_shown(number))}" for number in shown)
     theory = model.theory()
     place = "inside" if theory.inside else "outside"
     return f"{who} with {model.noun}{f' ({settings})' if settings else ''}, {place} the paper's theory: {theory.why}"
+
+
+def _shown(number: Number) -> Any:
+    """Its value, without the axis that stands for all entries of a vector."""
+    one = number.or_number and np.shape(number.value)[-1:] == (1,)
+    return number.value[..., 0] if one else number.value
 
 
 def low_high(x: Any) -> str:

@@ -17,6 +17,7 @@ NAMES = (
     *("theorem-1", "theorem-2", "lemma", "theorem-3", "theorem-4", "presets"),
     *("gamma", "minibatch", "chain-end", "zero-counts", "db-psrl"),
     *("tradeoff", "rand"),
+    *("contexts-batches", "contexts-shared", "contexts-temperature"),
 )
 """The order of the report, a line for each chapter; the studies name it."""
 QUICK = ("gaussian", "laplace", "riverswim")

@@ -116,16 +116,6 @@ def revenue() -> Problem:
     return _of(env, informative, models.ZeroInflatedLogNormal(prior_mean=3.0, weight=1.0, a=10.0, b=5.0), horizon=5000)
 
 
-@register("environment", "linear")
-def linear() -> Problem:
-    """A contextual bandit: 5 linear arms in 3 dimensions, unit noise halved, a new context each round."""
-    theta = np.array([[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0], [0.6, 0.6, 0], [-0.5, 0, 0.5]])
-    env = envs.LinearBandit(models.Linear(prior_mean=np.zeros(3), sd=0.5), theta)
-    return _of(
-        env, models.Linear(prior_mean=theta, prior_sd=0.5, sd=0.5), models.Linear(prior_mean=np.zeros(3), prior_sd=1.0, sd=0.5)
-    )
-
-
 RAND_PRIORS = {
     "informative": models.ZeroInflatedLogNormal(paid=7.0, unpaid=3.0, prior_mean=4.0, weight=5.0, a=10.0, b=18.0),
     "uninformative": models.ZeroInflatedLogNormal(prior_mean=4.0, weight=1.0, a=10.0, b=18.0),

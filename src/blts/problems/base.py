@@ -16,7 +16,8 @@ PRIORS = {
     "gaussian": "Wrong on purpose: Gaussian rewards of unknown variance, where they are nothing like it.",
     "uniform": "Dirichlet(1) rows of transitions, as in the paper's experiments.",
     "sparse": "Dirichlet(1/S) rows of transitions: most next states are unlikely.",
-    "own": "The prior that a parametric world states.",
+    "own": "The prior that a parametric world states, or that the arms of a contextual bandit are drawn from.",
+    "weak": "A prior five times as wide as that: the ridge parameter 0.01 where the noise has sd 0.5.",
 }
 
 
@@ -59,7 +60,8 @@ class Problem(NamedTuple):
 
     @property
     def world(self) -> str:
-        """The kind of environment, which decides which agents fit: "bandit", "table" (a tabular MDP) or "parametric" (θ ∈ R^d).
+        """The kind of environment, which decides which agents fit: "bandit", "contextual" (a bandit with contexts), "table" (a
+        tabular MDP) or "parametric" (an MDP with θ ∈ R^d).
 
         Raises:
             ConfigError: the dynamics has lost a method that it needs.
@@ -69,7 +71,9 @@ class Problem(NamedTuple):
             return "table"
         if isinstance(self.env, envs.ParametricMDP) and (why := why_not(model)) is not None:
             raise ConfigError(why)
-        return "parametric" if provides(model, Dynamics) else "bandit"
+        if provides(model, Dynamics):
+            return "parametric"
+        return "contextual" if isinstance(model, models.Model) and model.contextual else "bandit"
 
     def drawn(self, prior: str | None = None) -> Problem:
         """The same problem with an environment that each replication draws from the prior (Bayesian regret).
@@ -87,12 +91,12 @@ class Problem(NamedTuple):
         kind = type(env)  # not isinstance: a subclass would be replaced by its base class
         if kind is envs.Bandit:
             return self._replace(env=envs.Bandit(model, arms=env.actions))
-        if kind is envs.LinearBandit:
-            return self._replace(env=envs.LinearBandit(models.stack(model, env.actions)))
+        if kind is envs.Contextual:
+            return self._replace(env=envs.Contextual(model, env.contexts, None, env.actions, env.shared, env.features))
         if kind in (envs.MDP, envs.DrawnMDP):
             return self._replace(env=envs.DrawnMDP(model, env.law, env.sd))
         if kind is envs.ParametricMDP:
             return self._replace(env=envs.ParametricMDP(model, drawn=True))
-        if kind is envs.Bootstrap:
+        if kind in (envs.Bootstrap, envs.Classification):
             raise ConfigError("Recorded rewards cannot be drawn from a prior; leave out --drawn.")
         raise ConfigError(f"How a {kind.__name__} is drawn from a prior is not known; leave out --drawn, or draw it in its reset.")

@@ -1,5 +1,7 @@
 """How the posterior is drawn."""
 
+from .baoab import BAOAB as BAOAB
+from .baoab import baoab as baoab
 from .base import Potential as Potential
 from .base import Sampler as Sampler
 from .base import State as State
@@ -11,6 +13,8 @@ from .chain import Chain as Chain
 from .chain import mala as mala
 from .chain import sgld as sgld
 from .chain import ula as ula
+from .exponential import ExponentialIntegrator as ExponentialIntegrator
+from .exponential import ulmc as ulmc
 from .langevin import Langevin as Langevin
 from .metropolis import MALA as MALA
 from .mirror import Entropic as Entropic

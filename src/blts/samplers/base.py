@@ -24,7 +24,8 @@ class Potential(NamedTuple):
     grad: Callable[[PRNGKey, Chains], Chains]
     """Exact, or an unbiased estimate from a minibatch."""
     scale: Chains
-    """Step sizes are in units of this: about the posterior variance of each coordinate (1 makes them absolute)."""
+    """Step sizes are in units of this: about the posterior variance of each coordinate (1 makes them absolute). Those of
+    underdamped kernels, which are times, are in units of its root."""
     both: Callable[[Chains], tuple[Float[Array, "*chains"], Chains]] | None = None
     """Value and exact gradient in one pass over the data, where a kernel may ask for both."""
 
@@ -97,4 +98,6 @@ class Sampler(Contract):
     needs_value = default(False)
     """Whether it has an acceptance test: `Chain` then gives it all data, and adapts its `step_size` in the first half of a run."""
     step_size = default(None)
-    """In units of `Potential.scale`; None where it has none."""
+    """In units of `Potential.scale`, or of its root; None where it has none."""
+    step_unit = default("the posterior variance")
+    """What `step_size` is a multiple of, in words: the scale, or "the posterior sd" where it is the scale's root."""

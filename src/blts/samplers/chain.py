@@ -27,9 +27,10 @@ from ..models.base import Model
 from ..registry import register
 from . import potential as potentials
 from .base import Potential, Sampler
+from .concave import GUESSES, find_mode, has_one_mode
 from .langevin import Langevin
 from .metropolis import MALA
-from .modes import Modes, Whitening, modes_of_arm
+from .modes import Modes, Whitening, find_modes, modes_of_arm, typical_information
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 BLOCK = 256  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache
@@ -103,7 +104,7 @@ class Chain:
         steps = "the theorem's number of" if isinstance(self.steps, str) else short(self.steps)
         data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
         control = " with a control variate" if self.control_variate else ""
-        unit = "Theorem 1's step" if self.scale == "theorem" else "the posterior variance"
+        unit = "Theorem 1's step" if self.scale == "theorem" else self.kernel.step_unit
         size = short(self.kernel.step_size)
         return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit} on {data}{control}"
 
@@ -198,10 +199,10 @@ class Chain:
 
         some = jnp.sum(count > 0)
         if self.scale == "mode":
-            starts = jnp.concatenate([theta[:, :, :STARTS], jnp.broadcast_to(_guesses(model), (R, A, STARTS, dim))], 2)
-            starts = starts.reshape(pairs, -1, dim)
+            starts = _starts(model, theta).reshape(pairs, -1, dim)
+            find = find_mode if has_one_mode(model) else find_modes
             of_pair = lambda part, pair, chain: (  # noqa: E731
-                partial(modes_of_arm, store, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS),
+                partial(modes_of_arm, find, store, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
             none = Modes.empty(pairs, dim=dim)
@@ -255,6 +256,12 @@ class Chain:
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
         rows = None if store is None else potentials.Rows(store, data, n, most)
+        white, newton = None, lambda x, g: g / curvature(x)
+        if self.scale == "data":
+            summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731
+            seen = summary_curvature() if rows is None else rows.curvature(model, reference)
+            white = Whitening.of(reference, prior_precision, n, seen, typical_information(model, reference))
+            newton = lambda x, g: white.root @ (white.root.T @ g)  # noqa: E731
         if rows is None:
             target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
         elif self.minibatch is None:
@@ -262,15 +269,12 @@ class Chain:
         elif not self.control_variate:
             target = potentials.from_minibatch(model, rows, int(self.minibatch), scale, few=few)
         else:
-            anchor = self._mode(model, rows, scale, curvature, reference)
+            anchor = reference if isinstance(at, Whitening) else self._mode(model, rows, scale, newton, reference)
             target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale, few=few)
         if isinstance(at, Whitening):
             return self._around(key, target, at, theta, n, self._limit(model, n), diagnose)
-        if self.scale != "data":
+        if white is None:
             return self._iterate(key, target, theta, self._limit(model, n), diagnose)
-        summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731
-        seen = summary_curvature() if rows is None else rows.curvature(model, reference)
-        white = Whitening.of(reference, prior_precision, n, seen, model.information(reference))
         z, info = self._iterate(key, white.potential(target), white.inverse @ (theta - reference), self._limit(model, n), diagnose)
         return reference + white.root @ z, info
 
@@ -290,13 +294,15 @@ class Chain:
         z = jnp.where(far, _random.normal(_random.fold_in(key, RESTART), (dim,)), z)
         return white.centre + white.root @ z, info._replace(acceptance=jnp.where(far, 0.0, info.acceptance))
 
-    def _mode(self, model: Model, rows: potentials.Rows, scale: Theta, curvature: Callable[[Theta], Theta], start: Theta) -> Theta:
-        """Fisher scoring x ← x - ∇U(x)/(prior precision + n · information(x)) from the last chain end.
+    def _mode(self, model: Model, rows: potentials.Rows, scale: Theta, newton: Callable, start: Theta) -> Theta:
+        """The anchor of a control variate, from the last chain end: x ← x - newton(x, ∇U(x)).
+
+        That is Fisher scoring, ∇U(x)/(prior precision + n · information(x)), or with the Hessian of the rows themselves.
 
         The steps see a sample of the rows, so that their cost does not grow with n. Where there are more, one pass over all
         of them follows: near the mode a step squares its error.
         """
-        step = lambda U, x: x - U.grad(_random.as_key(0), x) / curvature(x)  # noqa: E731
+        step = lambda U, x: x - newton(x, U.grad(_random.as_key(0), x))  # noqa: E731
         sample = potentials.from_sample(model, rows, SCORING_ROWS, scale)
         near = lax.fori_loop(0, SCORING_STEPS, lambda _, x: step(sample, x), start)
         last = lambda: jnp.where(rows.n > SCORING_ROWS, step(potentials.from_rows(model, rows, scale), near), near)  # noqa: E731
@@ -346,6 +352,16 @@ def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
     return jax.vmap(lambda single: jax.vmap(single.init)(keys))(model)
 
 
+def _starts(model: Model, theta: Float[Array, "block arms chains dim"]) -> Float[Array, "block arms starts dim"]:
+    """Where the way to a mode may begin: at ends of the last refresh, or at their mean where there is one mode, and at guesses."""
+    guesses = _guesses(model)
+    if has_one_mode(model):
+        ends, guesses = jnp.mean(theta, 2, keepdims=True), guesses[:, :GUESSES]
+    else:
+        ends = theta[:, :, :STARTS]
+    return jnp.concatenate([ends, jnp.broadcast_to(guesses, (theta.shape[0], *guesses.shape))], 2)
+
+
 def _ceil_div(a, b):
     return (a + b - 1) // b
 
@@ -365,20 +381,25 @@ def has_oracle(model: Any) -> bool:
 
 @register("sampler", "sgld")
 def sgld(
-    step_size: float | Schedule | str = 0.1, steps: Steps = 50, minibatch: int | str = 32, *, control_variate: bool = False
+    step_size: float | Schedule | str = 0.1,
+    steps: Steps = 50,
+    minibatch: int | str = 32,
+    *,
+    control_variate: bool = False,
+    scale: str = "information",
 ) -> Chain:
     """Stochastic gradient Langevin dynamics (Algorithm 1). Each setting is a number, a function, or "theorem"."""
     if isinstance(step_size, str):
         if step_size != "theorem":
             raise ConfigError(f'sgld: step_size must be a number, a schedule or "theorem"; got {step_size!r}.')
         return Chain(Langevin(1.0), steps, minibatch, control_variate, "theorem")
-    return Chain(Langevin(step_size), steps, minibatch, control_variate)
+    return Chain(Langevin(step_size), steps, minibatch, control_variate, scale)
 
 
 @register("sampler", "ula")
-def ula(step_size: float | Schedule = 0.1, steps: Steps = 50) -> Chain:
+def ula(step_size: float | Schedule = 0.1, steps: Steps = 50, *, scale: str = "information") -> Chain:
     """The unadjusted Langevin algorithm: the same kernel on the full gradient."""
-    return Chain(Langevin(step_size), steps)
+    return Chain(Langevin(step_size), steps, scale=scale)
 
 
 @register("sampler", "mala")

@@ -21,6 +21,11 @@ def check_step(owner) -> None:
         positive(owner, "step_size")
 
 
+def check_temperature(owner) -> None:
+    ok = (owner.temperature >= 0) & (owner.temperature < np.inf) if is_concrete(owner.temperature) else True
+    require(owner, ok, f"temperature must be ≥ 0 and finite; got {short(owner.temperature)}.")
+
+
 @module
 class Langevin(Sampler):
     """θ ← θ - h ∇U(θ) + √(2h) ξ, with h = step_size · scale (Algorithm 1, line 5).
@@ -45,8 +50,7 @@ class Langevin(Sampler):
 
     def check(self):
         check_step(self)
-        ok = (self.temperature >= 0) & (self.temperature < np.inf) if is_concrete(self.temperature) else True
-        require(self, ok, f"temperature must be ≥ 0 and finite; got {short(self.temperature)}.")
+        check_temperature(self)
 
     def init(self, theta: Chains) -> State:
         return State(theta, jnp.zeros((), int))

@@ -111,12 +111,17 @@ class Surface(NamedTuple):
     """Newton steps on all data that follow; the same for all lanes that run together."""
 
 
+def typical_information(model: Model, x: Theta) -> Theta:
+    """What a coordinate's curvature is at least taken for; 0 where it depends on contexts, which `information` does not know."""
+    return jnp.zeros_like(x) if model.contextual else model.information(x)
+
+
 def surface_of_summary(model: Model, summary: Tree, n: Int) -> Surface:
     target = from_summary(model, summary, jnp.ones(()))
 
     def local(x: Theta, whole: Whole) -> Local:
         value, slope = target.both(x)  # type: ignore[misc]
-        return Local(value, slope, curvature_of_summary(model, summary, n, x), model.information(x))  # type: ignore[attr-defined]
+        return Local(value, slope, curvature_of_summary(model, summary, n, x), typical_information(model, x))
 
     return Surface(lambda x, whole: target.value(x), local)
 
@@ -229,6 +234,7 @@ def find_modes(surface: Surface, starts: Float[Array, "starts dim"], prior_preci
 
 
 def modes_of_arm(
+    find: Callable[[Surface, Float[Array, "starts dim"], Theta, Int], Modes],
     store: Row | None,
     most: Int[Array, ""],
     size: int | None,
@@ -244,4 +250,4 @@ def modes_of_arm(
     be most of a refresh: there the sample says which modes there are, and all rows where they are and what mass they have.
     """
     surface = surface_of_summary(model, data, n) if store is None else surface_of_rows(model, Rows(store, data, n, most), size)
-    return find_modes(surface, starts, prior_precision, n)
+    return find(surface, starts, prior_precision, n)

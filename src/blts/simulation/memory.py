@@ -13,6 +13,7 @@ from ..agents import Agent
 from ..batching import Batching
 from ..envs import Env
 from ..errors import MemoryNeeded
+from . import stored
 from .programs import Sizes, rounded_up, shape_of
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
@@ -40,8 +41,14 @@ def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
 
     shape = (shape_of((env, agent, batching)), sizes._replace(replications=1))
     if shape not in _BYTES:
-        arrays = jax.tree.leaves(jax.eval_shape(one_replication, as_key(0)))
-        _BYTES[shape] = sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
+        where = stored.address("bytes", sizes._replace(replications=1), (env, agent, batching))
+        found = where and stored.read(where)
+        if not found:
+            arrays = jax.tree.leaves(jax.eval_shape(one_replication, as_key(0)))
+            found = b"%d" % sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
+            if where:
+                stored.write(where, found)
+        _BYTES[shape] = int(found)
     return COPIES * sizes.replications * _BYTES[shape]
 
 

@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec as P
 from .. import leap, loop
 from .._typing import PRNGKey
 from ..record import Record
+from . import stored
 
 LONGEST = int(np.iinfo(np.int32).max)  # rounds and replications are counted in 32 bits
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
@@ -106,9 +107,8 @@ def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> Recor
     return jax.tree.map(lambda x: x[..., :replications], record)
 
 
-_SEEN: set[Any] = set()
-"""Programs that are compiled. The first run of one is not split over threads, and other threads wait for it: each would compile
-it again."""
+_PROGRAMS: dict[Any, Callable[..., Record]] = {}
+"""Compiled programs, by all that they depend on. Threads wait for the first to compile one: each would compile it again."""
 _COMPILING: dict[Any, threading.Lock] = {}
 
 
@@ -131,39 +131,51 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
     size = -(-replications // parts)
     exact = Sizes(run.horizon, len(run.times), size, keep_actions)
     sizes = exact.rounded_up()
-    program = leap.run if engine == "leap" else stepping()
     times = np.concatenate([run.times, np.full(sizes.points - exact.points, LONGEST, np.int32)])
     inputs = (run.key, run.env, run.agent, run.batching, times)
     batches = run.batching.max_batches(run.horizon, run.env.actions) + 1
+    program = _program(engine, inputs, sizes)
 
     def part(i: int) -> Record:
-        record = program(
-            *inputs,
-            np.int32(first + i * size),
-            np.int32(run.horizon),
-            np.int32(min(size, replications - i * size)),
-            capacity=sizes.rounds,
-            replications=sizes.replications,
-            keep_actions=keep_actions,
-        )
+        wanted = min(size, replications - i * size)
+        record = program(*inputs, np.int32(first + i * size), np.int32(run.horizon), np.int32(wanted))
         if not on_cpu:  # few of the batches that there can be are closed, and the way to the host is slow
             record = record._replace(ends=record.ends[: max(1, int(record.batches.max()))])
-        record = jax.tree.map(lambda x: np.asarray(x)[..., : min(size, replications - i * size)], record)
+        record = jax.tree.map(lambda x: np.asarray(x)[..., :wanted], record)
         return record._replace(
             regret=record.regret[: exact.points], ends=record.ends[:batches], actions=record.actions[: keep_actions * run.horizon]
         )
 
-    shape = (program, shape_of(inputs), sizes)
-    if shape not in _SEEN:
-        with _COMPILING.setdefault(shape, threading.Lock()):
-            if shape not in _SEEN:
-                records = [part(i) for i in range(parts)]
-                _SEEN.add(shape)
-                return records
     if parts == 1:
         return [part(0)]
     others = _pool(parts - 1).map(part, range(1, parts))
     return [part(0), *others]
+
+
+def _program(engine: str, inputs: tuple[Any, ...], sizes: Sizes) -> Callable[..., Record]:
+    """The program of these sizes, compiled: kept from before, if there is one."""
+    shape = (engine, shape_of(inputs), sizes, tuple(jax.config.values.values()))  # type: ignore[attr-defined]
+    if shape not in _PROGRAMS:
+        with _COMPILING.setdefault(shape, threading.Lock()):
+            if shape not in _PROGRAMS:
+                settings = {"capacity": sizes.rounds, "replications": sizes.replications, "keep_actions": sizes.keep_actions}
+                nothing = (np.int32(0),) * 3  # no rounds of no replications
+                program = _kept(engine, (*inputs, *nothing), settings) or _traced(engine, settings)
+                program(*inputs, *nothing)
+                _PROGRAMS[shape] = program
+    return _PROGRAMS[shape]
+
+
+def _traced(engine: str, settings: dict[str, Any]) -> Callable[..., Record]:
+    return partial(leap.run if engine == "leap" else stepping(), **settings)
+
+
+def _kept(engine: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Callable[..., Record] | None:
+    if engine != "leap":
+        return stored.program(loop.run, CPU_OPTIONS, inputs, settings)
+    with leap.PRECISE():
+        program = stored.program(leap.engine.run, None, inputs, settings)
+    return program and leap.PRECISE()(program)
 
 
 @cache

@@ -15,30 +15,15 @@ from importlib import metadata
 
 from .. import plugins, registry
 from ..errors import UnknownName
+from ..sources import LIBRARIES, NOT_COMPUTING, PACKAGE, digest_of_sources, version_of
 from .reading import import_beside
 from .spec import Study
-
-PACKAGE = pathlib.Path(__file__).resolve().parent.parent
-NOT_COMPUTING = {"cli", "report", "paper", "live", "drawing"}
-"""Parts that no number of a cell depends on."""
-LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "numpyro", "blackjax")
-
-
-def version_of(library: str) -> str:
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return "not installed"
 
 
 @functools.cache
 def code_version() -> str:
     """A digest of every file that computes and of the numerical libraries: other code, other results."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*")):
-        place = path.relative_to(PACKAGE)
-        if path.suffix in {".py", ".csv", ".gz"} and place.parts[0] not in NOT_COMPUTING and not _is_plumbing(place):
-            digest.update(str(place).encode() + b"\0" + path.read_bytes() + b"\0")
+    digest = digest_of_sources(lambda place: place.parts[0] not in NOT_COMPUTING and not _is_plumbing(place))
     for library in LIBRARIES[:4]:
         digest.update(f"{library} {version_of(library)}\n".encode())
     return digest.hexdigest()[:16]

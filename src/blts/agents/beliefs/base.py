@@ -6,7 +6,7 @@ from ..._module import Contract
 from ..._typing import Array, Bool, Float, Info, Key, PRNGKey, Row, Thetas, Tree
 from ...declared import default, optional, required
 from ...models import marginal
-from ...models.base import Model
+from ...models.base import Model, Normal
 
 
 class Belief(Contract):
@@ -128,10 +128,22 @@ class Belief(Contract):
         Args:
             model: of all arms.
             state: that of the batch.
-            obs: the context; `()` without one.
+            obs: the context of every arm, with the arms as first axis; `()` without contexts.
 
         Returns:
             The distributions, stacked over arms; None, the default, without a closed form.
+        """
+        return None
+
+    def normal(self, model: Model, state: Tree) -> Normal | None:
+        """The distributions of θ under `draw`, where they are normal.
+
+        Args:
+            model: of all arms.
+            state: that of the batch.
+
+        Returns:
+            Mean and root of the covariance of every arm; None, the default, where they are not normal.
         """
         return None
 
@@ -154,7 +166,7 @@ class Belief(Contract):
         Args:
             model: of all arms.
             thetas: the members.
-            obs: the context; `()` without one.
+            obs: the context of every arm, with the arms as first axis; `()` without contexts.
 
         Returns:
             The mean rewards, of shape `(arms, size)`.

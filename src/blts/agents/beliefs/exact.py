@@ -5,13 +5,15 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
+from ... import _random
 from ..._module import module
 from ..._typing import Info, Row
-from ...declared import fact, rests_on, why_lost
+from ...declared import fact, provides, rests_on, why_lost
 from ...errors import ConfigError
-from ...history import remember_summary
+from ...history.summaries import remember_arm, remember_summary
 from ...models import marginal
-from ...models.drawing import draws_from_marginal, marginals, posterior_draws
+from ...models.base import Model
+from ...models.drawing import draws_from_marginal, laws_of_normal, marginals, posterior_draws
 from .base import Belief
 from .diagnostics import finite_numbers
 
@@ -37,20 +39,30 @@ class Exact(Belief):
         return True
 
     starts_from_prior = fact("init")
-    plain_memory = fact("empty", "remember")
+    plain_memory = fact("empty", "remember")  # a normal posterior takes one row after another, as a summary does
     draws_posterior = fact("init", "empty", "remember", "refresh", "draw")
 
     def init(self, key, model):
         return self._held(model, self.empty(model, None, 0))
 
-    def _held(self, model, summary):
-        """What draws need: the law of the mean reward where they are a function of it, the summary elsewhere."""
-        return marginals(model, summary, ()) if draws_from_marginal(model) else summary
+    def _held(self, model, history):
+        """What draws need: the distribution of the mean reward where they are a function of it, that of θ where it is normal and
+        rounds have contexts, so that no matrix is factorised within a round; the summary elsewhere."""
+        if draws_from_marginal(model):
+            return marginals(model, history, ())
+        if not holds_normal(model) or provides(model, "normal_after"):
+            return history
+        return jax.vmap(lambda single, s: single.normal(s))(model, history)
 
     def empty(self, model, row: Row | None, capacity):
+        """A summary of each arm; its posterior where that is normal and takes one row after another."""
+        if holds_normal(model) and provides(model, "normal_after"):
+            return jax.vmap(lambda single: single.normal(single.empty()))(model)
         return jax.vmap(lambda single: single.empty())(model)
 
     def remember(self, model, history, row, live):
+        if holds_normal(model) and provides(model, "normal_after"):
+            return remember_arm(lambda single, normal: single.normal_after(normal, row), model, history, row.action, live)
         return remember_summary(model, history, row, live)
 
     def refresh(self, keys, model, state, history):
@@ -58,9 +70,26 @@ class Exact(Belief):
         return state, Info.of(finite_numbers(state, keys.shape), distance=jnp.zeros(keys.shape))
 
     def draw(self, key, model, state):
-        return posterior_draws(key, model, state)
+        if not holds_normal(model):
+            return posterior_draws(key, model, state)
+        z = _random.normal(key, state.mean.shape)
+        return state.mean + jnp.sum(state.root * z[:, None], -1)
 
     @rests_on("draw")
     def laws(self, model, state, obs) -> marginal.Marginal | None:
         """The laws of the arms' mean rewards, stacked."""
-        return state if draws_from_marginal(model) else marginals(model, state, obs)
+        if draws_from_marginal(model):
+            return state
+        if not holds_normal(model):
+            return marginals(model, state, obs)
+        return laws_of_normal(model, state, obs) if model.gaussian_prior_and_linear_mean else None
+
+    @rests_on("draw")
+    def normal(self, model, state):
+        """The exact posterior of θ, where it is held."""
+        return state if holds_normal(model) else None
+
+
+def holds_normal(model: Model) -> bool:
+    """Whether the normal posterior of θ is held instead of the summary."""
+    return model.contextual and provides(model, "normal") and not draws_from_marginal(model)

@@ -11,10 +11,11 @@ import jax.numpy as jnp
 from ... import _random, theory
 from ..._module import array, module, positive, short
 from ..._typing import Array, Float, Info, Int, Numbers, Thetas, Tree
-from ...declared import fact, rests_on
+from ...declared import fact, provides, rests_on
 from ...history.summaries import counts_of
 from ...models import marginal
-from ...models.drawing import arms_of, prior_draws
+from ...models.base import Normal
+from ...models.drawing import arms_of, mean_and_slope, prior_draws
 from ...samplers.chain import Chain, ChainInfo
 from .base import Belief
 from .diagnostics import all_finite, least_of_seen, mean_over_seen, oracle_distance
@@ -35,6 +36,8 @@ class Perturb(OnChain, Belief):
 
     L is the model's information at θ_a^k: the L of the theory where that exists, its local value elsewhere. Chains that look for
     the mode (`Chain.scale`) draw N(θ_a^k, Σ/γ), with the covariance Σ that the rewards and the prior have there.
+    Chain ends have the covariance Σ themselves, so that over batches draws have (1 + 1/γ) Σ about the mode; with a kernel of
+    temperature T it is (T + 1/γ) Σ, and T = 1/2 with γ = 2 gives the posterior's own.
 
     Args:
         chain: what runs at a refresh.
@@ -90,8 +93,7 @@ class Perturb(OnChain, Belief):
 
     def moments(self, model, state, obs):
         """Mean and sd of the mean reward within the batch, to first order in the perturbation."""
-        arms = jnp.arange(arms_of(model))
-        mean, slope = jax.vmap(lambda single, x, a: jax.value_and_grad(single.mean_reward)(x, obs, a))(model, state.theta, arms)
+        mean, slope = mean_and_slope(model, state.theta, obs)
         spread = self.spread(model, state)
         along = slope * spread if spread.ndim == 2 else jnp.sum(slope[:, :, None] * spread, 1)
         return mean, jnp.linalg.norm(along, axis=-1)
@@ -102,6 +104,18 @@ class Perturb(OnChain, Belief):
         if not model.gaussian_prior_and_linear_mean:
             return None
         mean, sd = self.moments(model, state, obs)
-        prior_mean, prior_sd = jax.vmap(lambda single, a: single.prior_mean_reward(obs, a))(model, jnp.arange(arms_of(model)))
+        arms = jnp.arange(arms_of(model))
+        prior_mean, prior_sd = jax.vmap(lambda single, x, a: single.prior_mean_reward(x, a))(model, obs, arms)
         seen = state.n > 0
         return marginal.NormalLaw(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
+
+    @rests_on("draw")
+    def normal(self, model, state) -> Normal | None:
+        """The distributions that `draw` draws θ from, where the prior is normal too."""
+        if not (model.gaussian_prior_and_linear_mean and provides(model, "init_from")):
+            return None
+        spread, none = self.spread(model, state), jnp.zeros(state.theta.shape[-1])
+        root = spread if spread.ndim == 3 else jax.vmap(jnp.diag)(spread)
+        prior = jax.vmap(lambda single: Normal(single.init_from(none), jax.jacobian(single.init_from)(none)))(model)
+        seen = (state.n > 0)[:, None]
+        return Normal(jnp.where(seen, state.theta, prior.mean), jnp.where(seen[..., None], root, prior.root))

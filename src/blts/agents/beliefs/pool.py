@@ -13,7 +13,7 @@ from ..._module import at_least, module, static
 from ..._typing import Array, Bool, Float, Info, Int, Tree
 from ...declared import fact
 from ...history.summaries import counts_of
-from ...models.drawing import arms_of, prior_draws
+from ...models.drawing import arms_of, mean_rewards, prior_draws
 from ...samplers.chain import Chain, ChainInfo
 from .base import Belief
 from .diagnostics import all_finite, least_of_seen, mean_over_seen, oracle_distance, split_rhat
@@ -98,8 +98,7 @@ class Pool(OnChain, Belief):
 
     def values(self, model, thetas: Float[Array, "arms size dim"], obs) -> Float[Array, "arms size"]:
         """The mean reward at every member of the pools."""
-        by_arm = lambda single, xs, a: jax.vmap(lambda x: single.mean_reward(x, obs, a))(xs)  # noqa: E731
-        return jax.vmap(by_arm)(model, thetas, jnp.arange(arms_of(model)))
+        return jax.vmap(lambda theta: mean_rewards(model, theta, obs), 1, 1)(thetas)
 
 
 def stuck_chains(ends: Float[Array, "size dim"], acceptance: Float[Array, " size"]) -> Bool[Array, " size"]:

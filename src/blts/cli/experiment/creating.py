@@ -10,6 +10,7 @@ import typer
 
 from ...errors import ConfigError
 from .base import AsJson, Db, Name, app, library
+from .contexts import declared
 from .output import done, print_json, say
 
 
@@ -41,6 +42,11 @@ def create(
     refresh_rewards: Annotated[int | None, typer.Option(help="Refresh also after so many rewards.")] = None,
     refresh_seconds: Annotated[str | None, typer.Option(help="Refresh also after that long: 30min, 6h, or seconds.")] = None,
     cap: Annotated[float | None, typer.Option(help="Rewards above it count as this much in reports.")] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option("--feature", help="What decisions are told: age=18..90, country=DE,FR or returning=boolean; repeatable."),
+    ] = None,
+    shared: Annotated[bool | None, typer.Option("--shared", help="One θ for all arms, with an offset for each.")] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="An option of the model, sampler or batching, as name=value; repeatable.")
     ] = None,
@@ -63,6 +69,8 @@ def create(
         "refresh_rewards": refresh_rewards,
         "refresh_seconds": refresh_seconds,
         "cap": cap,
+        "features": declared(feature) if feature else None,
+        "shared": shared,
     }
     chosen = {key: value for key, value in given.items() if value is not None}
     parts = {"model": model, "sampler": sampler, "batching": batching}

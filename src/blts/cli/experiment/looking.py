@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from .base import DIFFERS, AsJson, Db, Name, app, opened
+from .contexts import show_values
 from .output import cell, in_words, interval, moment, percent, print_json, say, show_table
 
 LONGEST = 300  # characters of an audit entry that are shown
@@ -18,29 +19,41 @@ LONGEST = 300  # characters of an audit entry that are shown
 def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     """Show where an experiment stands."""
     from ...live import durations
+    from ...live.conclusions.words import shares
 
     found = opened(db, name).status()
     if as_json:
         print_json(found)
         return
     allocation, alarms, stop = found.pop("allocation"), found.pop("alarms", []), found.pop("stop", None)
+    error = found.pop("allocation_error")
     found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     for key in ("created_at", "refreshed_at"):
         found[key] = moment(found[key])
     found["window"] = None if found["window"] is None else durations.in_words(found["window"])
     found["metrics"] = ", ".join(found["metrics"]) or None
-    found["stopping_rule"] = ", ".join(f"{key} {value}" for key, value in (found["stopping_rule"] or {}).items()) or None
+    rule = found["stopping_rule"] or {}
+    if rule.get("action") == "recommend":
+        del rule["otherwise"]  # what a worker would do
+    found["stopping_rule"] = ", ".join(f"{key} {value}" for key, value in rule.items()) or None
     found["warnings"] = " ".join(found["warnings"]) or None
+    for key in ("features", "arm_features"):
+        if key in found:
+            found[key] = "; ".join(found[key])
     labels = {
         "entries": "rewards recorded, with corrections",
+        "without_reward": "decisions without a reward",
         "batch_size": "decisions in this batch",
         "awaited": "rewards awaited",
     }
     rows = [[labels.get(key, key.replace("_", " ")), value] for key, value in found.items() if key != "name"]
     show_table(name, ["", "value"], rows, words=("value",))
     if allocation:
-        show_table("allocation", ["arm", "probability"], [[label, p] for label, p in allocation.items()])
+        shown = shares(list(allocation.values()), error)
+        show_table("allocation", ["arm", "probability"], [list(row) for row in zip(allocation, shown, strict=True)])
+        if error is not None:
+            say(_estimated(error))
     for line in _alarms(alarms) + ([stop] if stop else []):
         say(line)
 
@@ -75,22 +88,33 @@ def report(
         say(f"\nWritten: {', '.join(written)}")
 
 
+def _estimated(error: float) -> str:
+    return f"The allocation is estimated from draws of the posterior, with a standard error of {error:.1g}."
+
+
 def _show(found: dict[str, Any]) -> None:
+    from ...live.conclusions.words import shares
+
     cap = "" if found["cap"] is None else f", cap on rewards {found['cap']:g}"
     title = f"{found['name']}: {in_words(found['decisions'], 'decision')}, policy version {found['policy']}{cap}"
+    error = found.get("allocation_error")
+    allocation = iter(shares([a["allocation"] for a in found["arms"] if a["active"]], error))
+    kinds = ("arm", "units", "pending", "observed", "defaulted", "missing", "cancelled")
     show_table(
         title,
-        ["arm", "units", "pending", "observed", "defaulted", "missing", "cancelled", "allocation"],
-        [
-            [a["arm"], a["units"], a["pending"], a["observed"], a["defaulted"], a["missing"], a["cancelled"], a["allocation"]]
-            for a in found["arms"]
-        ],
+        [*kinds, "allocation"],
+        [[*(a[kind] for kind in kinds), next(allocation) if a["active"] else 0] for a in found["arms"]],
     )
-    show_table(
-        "\nposterior mean rewards, 95 % intervals",
-        ["arm", "rewards", "posterior", "P(best)", "expected loss"],
-        [[a["arm"], a["rewards"], _posterior(a), _best(a), a["expected_loss"]] for a in found["arms"]],
-    )
+    if error is not None:
+        say(_estimated(error))
+    if "features" in found:
+        show_values(found)
+    else:
+        show_table(
+            "\nposterior mean rewards, 95 % intervals",
+            ["arm", "rewards", "posterior", "P(best)", "expected loss"],
+            [[a["arm"], a["rewards"], _posterior(a), _best(a), a["expected_loss"]] for a in found["arms"]],
+        )
     if any(_infinite(a) for a in found["arms"]):
         say("* is a median: under so heavy a tail the posterior mean is infinite, and so is the expected loss.")
     if any(a["lift"] for a in found["arms"]):
@@ -111,8 +135,8 @@ def _show(found: dict[str, Any]) -> None:
     show_metrics(found)
     ratio, gain = found["sample_ratio"], found["value_against_equal"]
     silent = found["missing_feedback_rate"]
-    passed = f"; {percent(silent)} of the others passed in silence" if silent else ""
-    lines = [f"{in_words(found['pending'], 'decision')} without a reward{passed}"]
+    passed = f"; {percent(silent)} of the others had no reward when their window ended" if silent else ""
+    lines = [f"{in_words(found['pending'], 'decision')} pending (no reward yet, and no window that has ended){passed}"]
     if ratio and ratio["p_value"] is not None:
         lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
     if gain and gain["per_unit"] is not None:
@@ -153,11 +177,13 @@ def show_metrics(found: dict[str, Any]) -> None:
 
 def _notes(found: dict[str, Any]) -> list[str]:
     """What was counted, and how."""
-    lines = [f"posterior of all {found['rewards']} rewards that count: {found['posterior'] or 'none yet'}"]
+    lines = [f"features: {'; '.join(found['features'])}; {found['theta']}"] if "features" in found else []
+    if not lines:
+        lines.append(f"posterior of all {found['rewards']} rewards that count: {found['posterior'] or 'none yet'}")
     if found["open"]:
         lines.append(f"{found['open']} rewards do not count yet, because their window is open")
     without = [a["arm"] for a in found["arms"] if a["active"] and a["note"]]
-    if without and found["rewards"]:
+    if without and found["rewards"] and "features" not in found:
         lines.append(f"P(best) is among the arms with data, without {', '.join(without)}")
     if found["evidence"] and found["evidence"]["against"]:
         e = found["evidence"]
@@ -215,10 +241,31 @@ def audit(name: Name, db: Db = None, as_json: AsJson = False) -> None:
 
 def _in_words(detail: dict[str, Any]) -> str:
     """What an entry of the audit log says, without what says nothing; --json has all of it."""
-    said = {key: value for key, value in detail.get("spec", detail).items() if value not in (None, "", 0, [], {}, False)}
+    said = _said(detail.get("spec", detail))
     said.pop("digest", None)
-    words = ", ".join(f"{key} {json.dumps(value, ensure_ascii=False)}" for key, value in said.items())
-    return words if len(words) <= LONGEST else words[:LONGEST] + " …"
+    lines = [f"{key.replace('_', ' ')} {_value(value)}" for key, value in said.items()]
+    words = ("\n" if "spec" in detail else ", ").join(line if len(line) <= LONGEST else line[:LONGEST] + " …" for line in lines)
+    return words
+
+
+def _said(values: dict[str, Any]) -> dict[str, Any]:
+    """Without what says nothing. A default reward of 0 says something."""
+    kept = lambda key, value: value not in (None, "", 0, [], {}, False) or (key == "default_reward" and value is not None)  # noqa: E731
+    return {key: value for key, value in values.items() if kept(key, value)}
+
+
+def _value(value: Any) -> str:
+    """A value of an audit entry: lists with commas, a part by the name that was given, tables as key=value."""
+    if isinstance(value, list):
+        separator = "; " if any(isinstance(one, dict) and len(_said(one)) > 1 for one in value) else ", "
+        return separator.join(map(_value, value))
+    if isinstance(value, dict):
+        said = _said(value)
+        if {"name", "said"} & set(said) and set(said) <= {"name", "options", "said", "built"}:
+            options = ", ".join(f"{key}={one}" for key, one in said.get("options", {}).items())
+            return str(said.get("said") or said["name"]) + (f"({options})" if options else "")
+        return str(said["label"]) if set(said) == {"label"} else ", ".join(f"{key}={_value(one)}" for key, one in said.items())
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 @app.command()

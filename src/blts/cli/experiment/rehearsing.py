@@ -27,6 +27,14 @@ def rehearse(
     exposed: Annotated[float, typer.Option(help="The share of decisions that are carried out, if exposure is explicit.")] = 1.0,
     step: Annotated[str | None, typer.Option(help="The step of time, such as 10min; by default a 480th of the whole.")] = None,
     report_every: Annotated[str, typer.Option(help="How often a report is read, which may name a winner.")] = "1d",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--metric",
+            help="What all arms have of a metric, as refunds=0.02, or one arm, as refunds:B=0.05; repeatable. Equal by default.",
+        ),
+    ] = None,
+    start: Annotated[str | None, typer.Option(help="When it begins, for a stopping rule with a date; by default now.")] = None,
     figure: Annotated[pathlib.Path | None, typer.Option(help="Also write a figure, as SVG.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,8 +48,9 @@ def rehearse(
             raise ConfigError(f"The arm {label!r} is given twice; say what it earns once.")
         truth[label] = value
     live = library()
+    read = live.Spec.read(spec)
     found = live.rehearse(
-        live.Spec.read(spec),
+        read,
         truth,
         units=units,
         per_day=per_day,
@@ -51,6 +60,8 @@ def rehearse(
         exposed=exposed,
         step=step,
         report_every=report_every,
+        metrics=_metrics(metric or [], [one.name for one in read.metrics], [one.label for one in read.arms]),
+        start=start,
     )
     if figure is not None:
         found.figure(figure)
@@ -58,3 +69,24 @@ def rehearse(
         print_json(found.to_dict() | ({} if figure is None else {"figure": str(figure)}))
     else:
         say(str(found))
+
+
+def _metrics(pairs: list[str], names: list[str], labels: list[str]) -> dict[str, object]:
+    """What `--metric` says: by metric what all arms have, or where an arm is named what each has."""
+    every: dict[str, str] = {}
+    of_arms: dict[tuple[str, str], str] = {}
+    for pair in pairs:
+        left, equals, value = pair.rpartition("=")
+        found = [(name, label) for name in names for label in labels if left == f"{name}:{label}"]
+        if not equals or (left not in names and not found):
+            known = f"the metrics here: {', '.join(names)}" if names else "this specification has no metrics"
+            raise ConfigError(f"A metric is given as --metric refunds=0.02 or refunds:B=0.05; got {pair!r} ({known}).")
+        if left in names:
+            every[left] = value
+        else:
+            of_arms[found[0]] = value
+    out: dict[str, object] = dict(every)
+    for name in {name for name, _ in of_arms}:
+        stated = {label: of_arms.get((name, label), every.get(name)) for label in labels}
+        out[name] = {label: value for label, value in stated.items() if value is not None}
+    return out

@@ -1,4 +1,4 @@
-"""Rewards from a file or standard input: CSV with a header, JSON lines, or one JSON list."""
+"""Rewards from a file or standard input: CSV with a header (commas or semicolons), JSON lines, or one JSON list."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from ...errors import ConfigError
@@ -28,28 +29,50 @@ def read_lines(file: str) -> list[str]:
     return [line.strip() for line in read_text(file).splitlines() if line.strip()]
 
 
-def read_rewards(file: str) -> list[Any]:
-    """Rows for `tell` from CSV with a header, or from one JSON object a line."""
+def read_rewards(file: str, metrics: Sequence[str] = (), metric: str | None = None) -> list[Any]:
+    """Rows for `tell` from CSV with a header, or from one JSON object a line.
+
+    Args:
+        file: its path, or "-".
+        metrics: those of the experiment: a column of such a name is not taken for rewards.
+        metric: whose values they are, if they are all of one: they may be in a column of its name.
+
+    Returns:
+        The rows, as mappings.
+
+    Raises:
+        ConfigError: the file cannot be read, or lacks a column.
+    """
     text = read_text(file)
     first = text.lstrip("\ufeff \t\r\n")[:1]
-    return _from_jsonl(text) if first in ("{", "[") else _from_csv(text)
+    return _from_jsonl(text) if first in ("{", "[") else _from_csv(text, metrics, metric)
 
 
-def _from_csv(text: str) -> list[Any]:
+def _cells(text: str) -> tuple[list[list[str]], bool]:
+    """The lines of a CSV file, and whether they are separated by semicolons, as spreadsheets with decimal commas write them."""
     csv.field_size_limit(1 << 30)
+    text = text.lstrip("\ufeff").replace("\x00", "�")
+    header = text.lstrip().partition("\n")[0]
+    semicolons = ";" in header and "," not in header
     try:
-        lines = list(csv.reader(io.StringIO(text.lstrip("\ufeff").replace("\x00", "�"), newline="")))
+        lines = list(csv.reader(io.StringIO(text, newline=""), delimiter=";" if semicolons else ","))
     except csv.Error as error:
         raise ConfigError(f"This is not CSV: {error}.") from None
-    lines = [line for line in lines if line]
+    return [line for line in lines if line], semicolons
+
+
+def _from_csv(text: str, metrics: Sequence[str], metric: str | None) -> list[Any]:
+    lines, semicolons = _cells(text)
     if not lines:
         return []
-    header = [cell.strip() for cell in lines[0]]
+    header = [_column(cell.strip(), metric) for cell in lines[0]]
     names = [name for name in ("decision_id", "unit") if name in header]
     values = [name for name in ("reward", "value") if name in header]
     if not names or not values:
+        measured = [name for name in metrics if name in header]
+        hint = f" {measured[0]!r} is a metric of this experiment: add --metric {measured[0]!r}." if measured and names else ""
         raise ConfigError(
-            f"The file needs the columns decision_id (or unit) and reward (or value); it has {', '.join(header)[:200]}."
+            f"The file needs the columns decision_id (or unit) and reward (or value); it has {', '.join(header)[:200]}.{hint}"
         )
     if len(values) > 1 or any(header.count(name) > 1 for name in (*names, *values, "metric")):
         raise ConfigError(f"The file has a column twice, or both reward and value, among {', '.join(header)[:200]}; leave one.")
@@ -57,11 +80,20 @@ def _from_csv(text: str) -> list[Any]:
     rows: list[Any] = []
     for line in lines[1:]:
         name = next((name for name in names if cell(line, name)), names[0])  # the decision's id, or where it is empty the unit
-        rows.append({name: cell(line, name), "reward": _number(cell(line, values[0]))})
+        said = cell(line, values[0])
+        rows.append({name: cell(line, name), "reward": _number(said.replace(",", ".") if semicolons else said)})
     if "metric" in header:
         for row, line in zip(rows, lines[1:], strict=True):
             row["metric"] = cell(line, "metric")
     return rows
+
+
+def _column(name: str, metric: str | None) -> str:
+    """The name of a column: those that are known in small letters, and "value" for that of the metric which is told."""
+    if metric is not None and name == metric:
+        return "value"
+    small = name.lower().replace(" ", "_")
+    return small if small in ("decision_id", "unit", "reward", "value", "metric") else name
 
 
 def by_metric(rows: list[Any], metric: str | None) -> dict[str | None, list[Any]]:
@@ -88,6 +120,28 @@ def by_metric(rows: list[Any], metric: str | None) -> dict[str | None, list[Any]
             raise ConfigError(f"A metric is named by text; got {name!r}.")
         out.setdefault(None if name in (None, "", "reward") else name, []).append(row)
     return out or {None: []}
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    """The lines of a CSV file with a header, as tables; an empty cell at the end of a line is left out."""
+    lines, _ = _cells(text)
+    if not lines:
+        return []
+    header = [cell.strip() for cell in lines[0]]
+    if len(set(header)) < len(header):
+        raise ConfigError(f"The file has a column twice, among {', '.join(header)[:200]}; leave one.")
+    long = next((i for i, line in enumerate(lines) if len(line) > len(header)), None)
+    if long is not None:
+        raise ConfigError(f"Line {long + 1} of the file has {len(lines[long])} cells, and its header {len(header)}.")
+    return [dict(zip(header, map(str.strip, line), strict=False)) for line in lines[1:]]
+
+
+def json_rows(text: str) -> list[dict[str, Any]]:
+    """One JSON object a line, or a list of them."""
+    rows = _from_jsonl(text)
+    if not all(isinstance(row, dict) for row in rows):
+        raise ConfigError("The file must have one JSON object a line.")
+    return rows
 
 
 def _from_jsonl(text: str) -> list[Any]:

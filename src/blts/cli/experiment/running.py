@@ -8,6 +8,7 @@ import typer
 
 from ...errors import ConfigError
 from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Metric, Name, Request, app, opened
+from .contexts import from_options, read_contexts, refused
 from .output import done, in_words, print_json, say, show_table
 from .rewards import by_metric, read_lines, read_rewards
 
@@ -24,6 +25,18 @@ def ask(
         list[str] | None, typer.Option("--unit", help="Whom a decision is for; repeatable. A unit keeps its decision.")
     ] = None,
     units: Annotated[str | None, typer.Option(help="A file with one unit a line; - for standard input.")] = None,
+    context: Annotated[
+        list[str] | None, typer.Option("--context", help='What is known of a unit, as JSON: {"age": 31}; repeatable.')
+    ] = None,
+    contexts: Annotated[
+        str | None,
+        typer.Option(
+            help="A CSV or JSONL file with the features, and unit and available (A; B) where wanted; - for standard input."
+        ),
+    ] = None,
+    available: Annotated[
+        list[str] | None, typer.Option("--available", help="An arm that these decisions can be; repeatable, by default all.")
+    ] = None,
     request_id: Request = None,
     db: Db = None,
     as_json: AsJson = False,
@@ -32,12 +45,18 @@ def ask(
     whom = [*(unit or []), *(read_lines(units) if units is not None else [])]
     if units is not None and not whom:
         raise ConfigError(f"The file {units} has no units.")
-    answer = opened(db, name).ask(n, request_id, units=whom or None)
+    experiment = opened(db, name)
+    shown: list[Any] | None = from_options(context) if context else None
+    masks: list[Any] | None = available or None
+    if contexts is not None:
+        refused([*whom, *(context or []), *(available or [])], "--unit, --units, --context and --available")
+        asked = read_contexts(contexts, experiment.spec.encoding)
+        whom, shown, masks = asked.units or [], asked.contexts, asked.available
+    answer = experiment.ask(n, request_id, units=whom or None, contexts=shown, available=masks)
     if as_json:
         decisions = [
             {
                 "decision_id": d.id,
-                "id": d.id,
                 "arm": d.arm,
                 "batch": d.batch,
                 "policy_version": d.policy,
@@ -61,18 +80,21 @@ def ask(
         columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if whom else [])]
         show_table(f"{name}: {in_words(len(rows), 'decision')}", columns, rows, words=("unit",))
     if answer.why:
-        say(f"{len(answer.decisions)} of {len(whom) or n or 1} decisions: {answer.why}.")
+        say(f"{len(answer.decisions)} of {len(whom) or n or len(shown or [1])} decisions: {answer.why}.")
 
 
 @app.command()
 def tell(
     name: Name,
     file: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="A CSV or JSONL file with decision_id or unit, reward, and metric where it is no reward; - for standard input."
         ),
-    ] = "-",
+    ] = None,
+    unit: Annotated[str | None, typer.Option("--unit", help="Without a file: whom one reward is of.")] = None,
+    decision: Annotated[str | None, typer.Option("--decision", help="Or the id of its decision.")] = None,
+    reward: Annotated[float | None, typer.Option("--reward", help="That one reward, or value of --metric.")] = None,
     metric: Metric = None,
     request_id: Request = None,
     strict: Annotated[bool, typer.Option("--strict", help=f"Exit with {NOT_ACCEPTED} if a row was not accepted.")] = False,
@@ -80,17 +102,21 @@ def tell(
     as_json: AsJson = False,
 ) -> None:
     """Record rewards or values of metrics. Each row is accepted, or reported as duplicate, conflict, unknown or invalid."""
-    groups = by_metric(read_rewards(file), metric)
+    one = _one(unit, decision, reward)
+    if one is not None and file is not None:
+        raise ConfigError("Give a file, or one reward with --reward, not both.")
     experiment = opened(db, name)
+    rows = one if one is not None else read_rewards(file or "-", [m.name for m in experiment.spec.metrics], metric)
+    groups = by_metric(rows, metric)
     told = _told(experiment, groups, request_id)
     if as_json:
         print_json(told._asdict())
     else:
         outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
-        pending = experiment.status()["pending"]
+        without = experiment.status()["without_reward"]
         say(
             ", ".join(f"{getattr(told, outcome)} {outcome}" for outcome in outcomes)
-            + f"; {in_words(pending, 'decision')} without a reward."
+            + f"; {in_words(without, 'decision')} without a reward."
         )
         for outcome, ids in told.ids.items():
             shown = ", ".join(f"{i[0]} ({i[1]})" if isinstance(i, list) else str(i) for i in ids[:10])
@@ -100,6 +126,15 @@ def tell(
     refused = told.conflict + told.unknown + told.invalid
     if refused and (strict or not told.accepted + told.duplicate):
         raise typer.Exit(NOT_ACCEPTED)
+
+
+def _one(unit: str | None, decision: str | None, reward: float | None) -> list[Any] | None:
+    """The row that options give; None where they give none."""
+    if unit is None and decision is None and reward is None:
+        return None
+    if reward is None or (unit is None) == (decision is None):
+        raise ConfigError("One reward is told with --reward and either --unit or --decision, as: --unit ann --reward 1.")
+    return [{"reward": reward} | ({"decision_id": decision} if unit is None else {"unit": unit})]
 
 
 def _told(experiment: Experiment, groups: dict[str | None, list[Any]], request_id: str | None) -> Told:

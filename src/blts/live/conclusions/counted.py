@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..export import WAITING, DecisionTable
+from ..export import STATUSES, WAITING, DecisionTable, having
 from ..spec import Spec
 
 
 class Counted(NamedTuple):
     """What every decision has earned by now; arrays `[decisions]`."""
 
-    status: np.ndarray
+    kinds: np.ndarray
     """As in the table, with what windows that have passed since the last refresh settle: "default" or "missing"."""
     rewards: np.ndarray
     """The rewards that count, at most the cap; NaN elsewhere."""
@@ -21,6 +21,10 @@ class Counted(NamedTuple):
     """Rewards that are told and do not count yet, because their window has not passed."""
     capped: int
     """Rewards above the cap."""
+
+    def are(self, *statuses: str) -> np.ndarray:
+        """Which decisions have one of some statuses."""
+        return having(self.kinds, *statuses)
 
 
 def closed(table: DecisionTable, spec: Spec, now: float) -> np.ndarray:
@@ -54,13 +58,13 @@ def counted(table: DecisionTable, spec: Spec, now: float) -> Counted:
     Returns:
         The rewards of closed decisions, those that passed in silence with the default reward if there is one.
     """
-    status, rewards = table.status.copy(), table.rewards.copy()
+    kinds, rewards = table.kinds.copy(), table.rewards.copy()
     done = closed(table, spec, now)
     if spec.window is not None:
-        silent = done & (status == WAITING)
-        status[silent] = "missing" if spec.default_reward is None else "default"
+        silent = done & having(kinds, WAITING)
+        kinds[silent] = STATUSES.index("missing" if spec.default_reward is None else "default")
         rewards[silent] = np.nan if spec.default_reward is None else spec.default_reward
     early = ~done & ~np.isnan(rewards)
     rewards[early] = np.nan
     cap = np.inf if spec.cap is None else spec.cap
-    return Counted(status, np.minimum(rewards, cap), int(early.sum()), int((rewards > cap).sum()))
+    return Counted(kinds, np.minimum(rewards, cap), int(early.sum()), int((rewards > cap).sum()))

@@ -8,10 +8,14 @@ Shapes: T decisions, K arms; `p[t, a]` is the probability that decision t had of
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+
+from ...statistics import noise_of_squares
+from .blocks import Propensities, Sums, blocks
 
 ALARM = 1e-3  # a sample-ratio p-value below it is an alarm, as is usual
 PAYMENTS = 5.0  # effective number of rewards above zero that an interval needs, where their sizes differ
@@ -72,7 +76,7 @@ def naive(arms: np.ndarray, rewards: np.ndarray, K: int, *, binary: bool = False
     return Estimate(mean, se, df=np.maximum(n - 1, 1.0), why=tuple(why))
 
 
-def ipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
+def ipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensities) -> Estimate:
     """Inverse propensity weighting: the mean over decisions of 1[A_t = a] r_t / p_t(a), unbiased for arm a's mean.
 
     Decisions that could not have played arm a (it was not there yet, or retired) say nothing of it and are left out.
@@ -85,10 +89,10 @@ def ipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
     Returns:
         An estimate for each arm that has two rewards and was left to chance at least once; NaN for others.
     """
-    return _weighted(arms, rewards, p, np.zeros_like(p))
+    return _weighted(arms, rewards, p, augmented=False)
 
 
-def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
+def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensities) -> Estimate:
     """Augmented IPW: the mean of m_t(a) + 1[A_t = a] (r_t - m_t(a)) / p_t(a), with m_t(a) the mean of arm a's earlier rewards.
 
     m depends on earlier decisions alone, so every term is unbiased whatever m is, and the better m is, the smaller the variance.
@@ -103,7 +107,7 @@ def aipw(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> Estimate:
     Returns:
         As `ipw` does.
     """
-    return _weighted(arms[1:], rewards[1:], p[1:], earlier_means(arms, rewards, p.shape[1])[1:])
+    return _weighted(arms, rewards, p, augmented=True)
 
 
 def _augmented(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, m: np.ndarray) -> np.ndarray:
@@ -115,7 +119,29 @@ def _one_hot(arms: np.ndarray, K: int) -> np.ndarray:
     return (arms[:, None] == np.arange(K)).astype(float)
 
 
-def _weighted(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, m: np.ndarray) -> Estimate:
+class _Block(NamedTuple):
+    """Some decisions, with what earlier ones predict of them."""
+
+    arms: np.ndarray
+    rewards: np.ndarray
+    p: np.ndarray
+    m: np.ndarray
+    """The means of the arms' earlier rewards (`earlier_means`), `[decisions, K]`."""
+
+    @property
+    def terms(self) -> np.ndarray:
+        return _augmented(*self)
+
+
+def _in_blocks(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensities) -> Iterator[_Block]:
+    """All decisions, some at a time."""
+    K, before = p.shape[1], None
+    for some in blocks(len(arms)):
+        m, before = _earlier_means(arms[some], rewards[some], K, before)
+        yield _Block(arms[some], rewards[some], p[some], m)
+
+
+def _weighted(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensities, *, augmented: bool) -> Estimate:
     """The mean of each arm's augmented terms over the decisions that could have played it, and its variance.
 
     The terms less the truth are martingale differences, so their squares estimate the variance of the sum. With few conversions
@@ -133,52 +159,63 @@ def _weighted(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, m: np.ndarra
               512     4  10 %       92.4 %     95.6 %        92.7 %      96.0 %
              2048     4   2 %       90.3 %     95.2 %        90.3 %      95.3 %
     """
-    there, K = p > 0, p.shape[1]
-    n, plays = there.sum(0), np.bincount(arms, minlength=K)
-    terms = _augmented(arms, rewards, p, m)
-    ratio, payments, limits = _ratio(arms, rewards, p)
-    tied = np.isfinite(ratio)
+    first, K = int(augmented), p.shape[1]  # the first decision has nothing before it to be predicted from
+
+    def parts() -> Iterator[_Block]:
+        for i, block in enumerate(_in_blocks(arms, rewards, p)):
+            used = block if augmented else block._replace(m=np.zeros_like(block.m))
+            yield _Block(*(x[first:] for x in used)) if i == 0 else used
+
+    plays = np.bincount(arms[first:], minlength=K)
+    ratio, payments, limits = _ratio(arms[first:], rewards[first:], _own(arms, p)[first:], K)
+    tied, sums = np.isfinite(ratio), Sums()
+    for block in parts():
+        there = block.p > 0
+        rest = np.where(there, 1.0 / np.where(there, block.p, 1.0) - 1.0, 0.0)
+        sums.add(n=there, chance=there & (block.p < 1), terms=np.where(there, block.terms, 0.0))
+        sums.add(rest=rest, m=rest * block.m, m2=rest * block.m * block.m)
+    n = sums.n
     with np.errstate(invalid="ignore", divide="ignore"):
-        value = np.where(there, terms, 0.0).sum(0) / n
-        squares = np.where(there, np.square(terms - value), 0.0)
-        total = squares.sum(0)
-        noise = _noise(total, np.square(squares).sum(0), n)
-        rest = np.where(there, 1.0 / np.where(there, p, 1.0) - 1.0, 0.0)
-        weights = rest.sum(0) + n
-        known = (rest * m * m).sum(0), ratio * weights - 2.0 * (rest * m).sum(0), rest.sum(0) - weights
+        value = sums.terms / n
+        for block in parts():
+            squares = np.where(block.p > 0, np.square(block.terms - value), 0.0)
+            sums.add(squares=squares, fourth=np.square(squares))
+        total = sums.squares
+        noise = noise_of_squares(total, sums.fourth, n)
+        weights = sums.rest + n
+        known = sums.m2, ratio * weights - 2.0 * sums.m, sums.rest - weights
         x = np.clip(value, *limits)
         excess = total / (known[0] + known[1] * x + known[2] * x * x) * (1.0 - 0.5 * noise)
         scale = np.where(excess > 1.0, excess, 1.0) / n**2
         c0, c1, c2 = (np.where(tied, c * scale, other) for c, other in zip(known, (total / n**2, 0.0, 0.0), strict=True))
         df = np.where(tied, np.inf, 2.0 / noise**2)
         se = np.sqrt(np.where(tied, c0 + c1 * x + c2 * x * x, total / n**2))
-    blind = ~is_randomised(p) | (plays < 2)
+    blind = (sums.chance == 0) | (plays < 2)  # IPW needs probabilities strictly between 0 and 1
     why = [_why(*row) for row in zip(blind, tied, payments, df, strict=True)]
     return Estimate(np.where(blind, np.nan, value), np.where(blind, np.nan, se), (c0, c1, c2), df, limits, tuple(why))
 
 
-def _noise(total: Any, fourth: Any, n: Any) -> Any:
-    """The relative standard error of a sum of n squares, from that of their squares."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.sqrt(np.maximum(fourth / np.square(total) - 1.0 / n, 0.0))
+def _own(arms: np.ndarray, p: np.ndarray | Propensities) -> np.ndarray:
+    """The probability that each decision had of its own arm."""
+    return np.concatenate([p[some][np.arange(some.stop - some.start), arms[some]] for some in blocks(len(arms))])
 
 
-def _ratio(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
+def _ratio(arms: np.ndarray, rewards: np.ndarray, own: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
     """For each arm E[r²]/E[r], which ties the variance of rewards to their mean; NaN where nothing does.
 
     It is 1 for rewards 0 or 1. For other rewards of zero or above whose sd is larger than their mean, as that of revenue, it is
-    estimated: another mean is taken to be another share of payments of the same sizes.
+    estimated: another mean is taken to be another share of payments of the same sizes. `own` has the probability that each decision
+    had of its own arm.
 
     Returns:
         The ratios, the effective number of payments that they are estimated from (infinite for 0 or 1), and the limits of means.
     """
-    K = p.shape[1]
     if np.isin(rewards, (0.0, 1.0)).all() and rewards.any():
         return np.ones(K), np.full(K, np.inf), (0.0, 1.0)
     if (rewards < 0).any():
         return np.full(K, np.nan), np.full(K, np.inf), (-np.inf, np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
-        weights = 1.0 / p[np.arange(len(arms)), arms]
+        weights = 1.0 / own
         zeroth, first, second = (np.bincount(arms, weights * rewards**k, K) for k in range(3))
         ratio, payments = second / first, first**2 / np.bincount(arms, (weights * rewards) ** 2, K)
         return np.where(ratio > 2.0 * first / zeroth, ratio, np.nan), np.nan_to_num(payments), (0.0, np.inf)
@@ -199,16 +236,22 @@ def _why(blind: bool, tied: bool, payments: float, df: float) -> str:
 
 def earlier_means(arms: np.ndarray, rewards: np.ndarray, K: int) -> np.ndarray:
     """For every decision and arm, the mean of the arm's rewards before it; where it has none that of all arms, and then 0."""
+    return _earlier_means(arms, rewards, K, None)[0]
+
+
+def _earlier_means(
+    arms: np.ndarray, rewards: np.ndarray, K: int, before: tuple[np.ndarray, np.ndarray] | None
+) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+    """`earlier_means` for decisions after others, of which `before` has the arms' counts and sums; and the same after these."""
     played = _one_hot(arms, K)
-    count, total = np.cumsum(played, 0) - played, np.cumsum(played * rewards[:, None], 0) - played * rewards[:, None]
+    gained = played * rewards[:, None]
+    counts, totals = before or (np.zeros(K), np.zeros(K))
+    counted, summed = (np.cumsum(np.concatenate([x[None], more]), 0)[1:] for x, more in ((counts, played), (totals, gained)))
+    count, total = counted - played, summed - gained
     all_count, all_total = count.sum(1, keepdims=True), total.sum(1, keepdims=True)
     anyone = np.divide(all_total, all_count, out=np.zeros_like(all_total), where=all_count > 0)
-    return np.divide(total, count, out=np.repeat(anyone, K, 1), where=count > 0)
-
-
-def is_randomised(p: np.ndarray) -> np.ndarray:
-    """For every arm, whether chance had a say: IPW needs probabilities strictly between 0 and 1."""
-    return np.asarray(((p > 0) & (p < 1)).any(0))
+    means = np.divide(total, count, out=np.repeat(anyone, K, 1), where=count > 0)
+    return means, (counted[-1], summed[-1]) if len(arms) else (counts, totals)
 
 
 class RatioTest(NamedTuple):
@@ -220,21 +263,25 @@ class RatioTest(NamedTuple):
     alarm: bool
 
 
-def sample_ratio(arms: np.ndarray, p: np.ndarray) -> RatioTest:
+def sample_ratio(arms: np.ndarray, p: np.ndarray | Propensities) -> RatioTest:
     """Were arms played as often as their propensities say? A quadratic form of observed less expected counts.
 
     Their difference is a martingale with covariance Σ_t (diag p_t - p_t p_tᵀ), whatever the propensities were made of. An
     arm that was played with propensity zero is an alarm by itself.
     """
-    K = p.shape[1]
-    observed, expected = np.bincount(arms, minlength=K).astype(float), p.sum(0)
+    K, sums = p.shape[1], Sums()
+    for some in blocks(len(arms)):
+        sums.add(p=p[some])
+    observed, expected = np.bincount(arms, minlength=K).astype(float), sums.p
     cells = _cells(expected)
-    q = p @ cells.T
     gap = cells @ (observed - expected)
-    covariance = np.diag(q.sum(0)) - q.T @ q
+    for some in blocks(len(arms)):
+        q = p[some] @ cells.T
+        sums.add(q=q, products=(q.T @ q)[None])
+    covariance = np.diag(sums.q) - sums.products
     values, vectors = np.linalg.eigh(covariance)
     solid = values > 1e-9 * max(1.0, values.max(initial=0.0))
-    impossible = bool((p[np.arange(len(arms)), arms] <= 0).any())
+    impossible = bool((_own(arms, p) <= 0).any())
     if impossible:
         return RatioTest(0.0, expected, observed, True)
     if not solid.any():
@@ -290,7 +337,7 @@ class Gain(NamedTuple):
     high: float = np.nan
 
 
-def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, level: float = 0.95) -> Gain:
+def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensities, level: float = 0.95) -> Gain:
     """What the allocation earned a unit more than equal shares of the arms that could be played would have.
 
     The mean over decisions of r_t - mean_a of its augmented term, which less the truth is a martingale difference. Where the
@@ -306,32 +353,48 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, le
     Returns:
         The gain; NaN with fewer than two decisions.
     """
-    T, there = len(arms), p > 0
+    T, K = len(arms), p.shape[1]
     if T < 2:
         return Gain(np.nan, np.nan, np.nan)
-    m, K = earlier_means(arms, rewards, p.shape[1]), np.maximum(there.sum(1, keepdims=True), 1)
-    terms = rewards - (np.where(there, _augmented(arms, rewards, p, m), 0.0) / K).sum(1)
+    parts = [(np.where(b.p > 0, b.terms, 0.0) / _possible(b.p)).sum(1) for b in _in_blocks(arms, rewards, p)]
+    terms = rewards - np.concatenate(parts)
     # Propensities are single precision: where all arms had the same, what is left is rounding.
     terms = np.where(np.abs(terms) <= 1e-6 * np.abs(rewards), 0.0, terms)
     value, se = terms.mean(), terms.std(ddof=1) / np.sqrt(T)
     squares = np.square(terms - value)
-    noise = _noise(squares.sum(), np.square(squares).sum(), T)
-    own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, p)[0]
+    noise = noise_of_squares(squares.sum(), np.square(squares).sum(), T)
+    own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, _own(arms, p), K)[0]
     if not np.isfinite(ratio).all():
         z = stats.t.ppf(0.5 + 0.5 * level, 2.0 / noise**2) if noise > 0 else stats.norm.ppf(0.5 + 0.5 * level)
         return Gain(float(value), float(se), float(terms.sum()), float(value - z * se), float(value + z * se))
-    share = np.where(there, 1.0 / (K * np.where(there, p, 1.0)), 0.0)
-    slope = np.where(there, 1.0 - share, 0.0)
+
+    def weights(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What a term changes by with its prediction, and with its arm's mean."""
+        there = p > 0
+        share = np.where(there, 1.0 / (_possible(p) * np.where(there, p, 1.0)), 0.0)
+        return share, np.where(there, 1.0 - share, 0.0)
 
     def variance(means: np.ndarray) -> float:
         """Of the sum of the terms, if these were the arms' means."""
-        expected = slope * means + share * m
-        between = np.square(expected - (p * expected).sum(1, keepdims=True))
-        return float((p * ((ratio - means) * means * slope**2 + between)).sum())
+        total = 0.0
+        for block in _in_blocks(arms, rewards, p):
+            share, slope = weights(block.p)
+            expected = slope * means + share * block.m
+            between = np.square(expected - (block.p * expected).sum(1, keepdims=True))
+            total += float((block.p * ((ratio - means) * means * slope**2 + between)).sum())
+        return total
 
     z, ends = stats.norm.ppf(0.5 + 0.5 * level), own.interval(level)
     known = variance(np.clip(own.value, *own.limits))
     excess = max(1.0, squares.sum() / known * (1.0 - 0.5 * noise)) if known > 0 else 1.0
-    up = slope.sum(0) > 0  # a larger mean of this arm is a larger gain
+    sums = Sums()
+    for some in blocks(T):
+        sums.add(slope=weights(p[some])[1])
+    up = sums.slope > 0  # a larger mean of this arm is a larger gain
     low, high = (z * np.sqrt(excess * variance(np.where(up == upper, ends[1], ends[0]))) / T for upper in (False, True))
     return Gain(float(value), float(se), float(terms.sum()), float(value - low), float(value + high))
+
+
+def _possible(p: np.ndarray) -> np.ndarray:
+    """How many arms each decision could have played, at least 1; `[decisions, 1]`."""
+    return np.maximum((p > 0).sum(1, keepdims=True), 1)

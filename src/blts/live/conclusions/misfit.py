@@ -39,10 +39,10 @@ TIES = 0.05  # share of equal rewards, beyond twice what is expected, from which
 TAIL = 0.05  # share of the drawn rewards that show how fast the tail falls
 RESTS_ON_FEW = 0.1  # share Σd⁴/(Σd²)², one over an effective number of deviations, from which a mean rests on few rewards
 ADVICE = {
-    "Gaussian": "take gaussian-unknown-variance, or state sd",
+    "Gaussian": 'take the model "numbers", or state sd',
     "Laplace": "state scale",
     "StudentT": "state scale and df",
-    "Poisson": "take gaussian-unknown-variance once there are hundreds of rewards",
+    "Poisson": 'take the model "numbers" once there are hundreds of rewards',
     "Gamma": "state shape, or take log-normal",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 
 def number(x: float | None) -> float | None:
@@ -26,6 +27,27 @@ def rounded(x: float, error: float) -> float:
     if not (math.isfinite(x) and math.isfinite(error) and error > 0):
         return float(x)
     return round(float(x), math.floor(-math.log10(error)))
+
+
+def shares(values: Sequence[float | None], error: float | None) -> list[float | None]:
+    """Probabilities of arms with the digits that their error allows. Where they may all be equal, they are shown as equal.
+
+    Args:
+        values: the probabilities; None where there is none.
+        error: their standard error; None where they are exact.
+
+    Returns:
+        What to show.
+
+    >>> shares([0.3301, 0.3403, 0.3296], 0.007), shares([0.25, 0.75], None), shares([0.1234, 0.8766], 0.005)
+    ([0.333, 0.333, 0.333], [0.25, 0.75], [0.12, 0.88])
+    """
+    known = [x for x in values if x is not None]
+    if error is None or not error > 0 or len(known) < len(values):
+        return list(values)
+    if max(abs(x - 1 / len(known)) for x in known) <= 3 * error:
+        return [round(1 / len(known), 3)] * len(known)
+    return [round(x, max(0, math.floor(-math.log10(error)))) for x in known]
 
 
 def probability(p: float, error: float = 0.0) -> str:

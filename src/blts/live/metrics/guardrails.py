@@ -9,6 +9,7 @@ Shapes: T decisions, K arms; `p[t, a]` is the probability that decision t had of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -56,8 +57,16 @@ class Terms(NamedTuple):
 
     def sums(self) -> Sums:
         """The sums after each decision."""
+        return Sums(*(np.cumsum(each, -1) for each in self._summed()))
+
+    def total(self) -> Sums:
+        """The sums after all decisions, the same to the last bit, without keeping those before."""
+        return Sums(*(np.cumsum(each, -1)[..., -1].copy() for each in self._summed()))
+
+    def _summed(self) -> Iterator[np.ndarray]:
         t, h, x, n = self
-        return Sums(*(np.cumsum(each, -1) for each in (t, h, t * t, t * h, h * h, x, x * x, n)))
+        pairs = ((t, None), (h, None), (t, t), (t, h), (h, h), (x, None), (x, x), (n, None))
+        return (a if b is None else a * b for a, b in pairs)
 
 
 class Sums(NamedTuple):

@@ -16,14 +16,14 @@ from ..telling import NOT_ACCEPTED, ParsedRow, digest_of, named, numbers_of, par
 from .definition import metric_named
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..session import Session
 
 
-def tell(ctx: Context, rows: Iterable[Any], metric: str, request_id: str | None) -> Told:
+def tell(session: Session, rows: Iterable[Any], metric: str, request_id: str | None) -> Told:
     """Record values of a metric in one transaction.
 
     Args:
-        ctx: the experiment.
+        session: the experiment.
         rows: as those of rewards; a mapping may have "value" for "reward".
         metric: its name.
         request_id: the same request again changes nothing.
@@ -31,30 +31,30 @@ def tell(ctx: Context, rows: Iterable[Any], metric: str, request_id: str | None)
     Returns:
         How many rows were accepted, and what became of the others.
     """
-    model = metric_named(ctx.spec, metric).built
-    parsed = with_units(ctx, [parse(_as_reward(row), ctx.code, model) for row in rows])
-    what = f"measure {metric} {digest_of(ctx, parsed)}"
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
-        known = entries.answered(ctx, c, request_id, what)
+    model = metric_named(session.spec, metric).built
+    parsed = with_units(session, [parse(_as_reward(row), session.code, model) for row in rows])
+    what = f"measure {metric} {digest_of(session, parsed)}"
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        known = entries.answered(session, c, request_id, what)
         if known is not None:
             return told_before(known)._replace(ids=named(known["ids"], parsed))
-        outcomes, accepted = _sorted(ctx, c, row.t, metric, parsed)
+        outcomes, accepted = _sorted(session, c, row.t, metric, parsed)
         counts = {"accepted": len(accepted)} | {outcome: len(outcomes[outcome]) for outcome in NOT_ACCEPTED}
         places = {outcome: some for outcome, some in outcomes.items() if some}
         answer = Told(ids=places, awaited=row.awaited, feedback_due=bool(row.due), **counts)  # type: ignore[arg-type]
-        change = entries.Change(ctx, c, row)
+        change = entries.Change(session, c, row)
         add_measures(change, metric, "told", accepted)
         detail = {"metric": metric} | counts | {"request": request_id}
         change.finish("measure", detail, request=(request_id, what, answer._asdict()))
     return answer._replace(ids=named(places, parsed))
 
 
-def correct(ctx: Context, decision_id: str, value: float, metric: str, reason: str) -> bool:
+def correct(session: Session, decision_id: str, value: float, metric: str, reason: str) -> bool:
     """Replace a value by a new entry.
 
     Args:
-        ctx: the experiment.
+        session: the experiment.
         decision_id: whose value it is.
         value: the right one.
         metric: its name.
@@ -67,17 +67,17 @@ def correct(ctx: Context, decision_id: str, value: float, metric: str, reason: s
         ConfigError: there is no such decision, or the metric cannot have such a value.
     """
     check_reason(reason)
-    parsed = parse((decision_id, value), ctx.code, metric_named(ctx.spec, metric).built)
+    parsed = parse((decision_id, value), session.code, metric_named(session.spec, metric).built)
     if parsed.invalid is not None:
         raise ConfigError(f"{decision_id}: {parsed.invalid}.")
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
         if parsed.t is None or parsed.t > row.t:
-            raise ConfigError(f"There is no decision {decision_id!r} in the experiment {ctx.name!r}.")
-        before = standing(c, ctx.id, metric, [parsed.t]).get(parsed.t)
+            raise ConfigError(f"There is no decision {decision_id!r} in the experiment {session.name!r}.")
+        before = standing(c, session.id, metric, [parsed.t]).get(parsed.t)
         if before == parsed.reward:
             return False
-        change = entries.Change(ctx, c, row)
+        change = entries.Change(session, c, row)
         add_measures(change, metric, "corrected", {parsed.t: parsed.reward})
         detail = {"metric": metric, "decisions": [decision_id], "before": [before], "reason": reason, "value": parsed.reward}
         change.finish("correct", detail)
@@ -110,12 +110,12 @@ def standing(c: sa.Connection, experiment: int, metric: str, ts: Iterable[int]) 
 
 
 def _sorted(
-    ctx: Context, c: sa.Connection, decisions: int, metric: str, rows: list[ParsedRow]
+    session: Session, c: sa.Connection, decisions: int, metric: str, rows: list[ParsedRow]
 ) -> tuple[dict[str, list[int]], dict[int, float]]:
     """The places of rejected rows by outcome, and accepted values by decision."""
     mine = numbers_of(rows, decisions)
-    stands, accepted = standing(c, ctx.id, metric, mine), {}
-    cancelled = {t for t, last in (ledger.standings(c, ctx.id, list(mine)) if mine else {}).items() if last.kind == "cancelled"}
+    stands, accepted = standing(c, session.id, metric, mine), {}
+    cancelled = {t for t, last in (ledger.standings(c, session.id, list(mine)) if mine else {}).items() if last.kind == "cancelled"}
 
     def judge(t: int, value: float) -> str | None:
         if t in stands:

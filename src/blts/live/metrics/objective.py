@@ -22,7 +22,7 @@ from ..telling import is_awaited
 from . import measuring
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from ..session import Session
     from ..spec import Spec
     from .definition import Metric
 
@@ -38,24 +38,24 @@ def refuse_rewards(spec: Spec) -> None:
         )
 
 
-def settle(ctx: Context) -> int:
+def settle(session: Session) -> int:
     """Write the rewards of decisions whose metrics are all closed, and correct those whose metrics have changed.
 
     Args:
-        ctx: the experiment; nothing is done where its rewards are told.
+        session: the experiment; nothing is done where its rewards are told.
 
     Returns:
         How many entries were written.
     """
-    if ctx.spec.objective is None:
+    if session.spec.objective is None:
         return 0
-    with ctx.database.read() as c:
-        if not _changes(ctx, c, ctx.row(c), ctx.now()):
+    with session.database.read() as c:
+        if not _changes(session, c, session.row(c), session.now()):
             return 0
-    with ctx.database.write() as c:
-        row = ctx.row(c, lock=True)
-        change = entries.Change(ctx, c, row)
-        new = _changes(ctx, c, row, change.now)
+    with session.database.write() as c:
+        row = session.row(c, lock=True)
+        change = entries.Change(session, c, row)
+        new = _changes(session, c, row, change.now)
         if not new:
             return 0
         ts = sorted(new)
@@ -71,7 +71,7 @@ def settle(ctx: Context) -> int:
         change.position += len(ts)
         counters = {"settled": row.settled + len(first), "entries": row.entries + len(ts)}
         awaited = row.awaited - sum(is_awaited(row, t) for t in first)
-        detail = {"first": len(first), "corrected": len(ts) - len(first), "cutoff": _cutoff(ctx, c, change.now)}
+        detail = {"first": len(first), "corrected": len(ts) - len(first), "cutoff": _cutoff(session, c, change.now)}
         change.finish(COMBINE, detail, awaited=awaited, **counters)
         return len(ts)
 
@@ -104,15 +104,15 @@ def combined(parts: Sequence[tuple[Metric, float]], values: Mapping[str, Mapping
     return math.fsum(weight * value for (_, weight), value in zip(parts, found, strict=True) if value is not None) + 0.0
 
 
-def _changes(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> dict[int, ledger.Standing]:
+def _changes(session: Session, c: sa.Connection, row: DbRow, now: float) -> dict[int, ledger.Standing]:
     """The entries that are lacking, by decision."""
-    spec = ctx.spec
-    ts = _closed(ctx, c, _candidates(ctx, c, row), _cutoff(ctx, c, now))
+    spec = session.spec
+    ts = _closed(session, c, _candidates(session, c, row), _cutoff(session, c, now))
     if not ts:
         return {}
     parts = _parts(spec)
-    values = {metric.name: measuring.standing(c, ctx.id, metric.name, ts) for metric, _ in parts}
-    stands, new = ledger.standings(c, ctx.id, ts), {}
+    values = {metric.name: measuring.standing(c, session.id, metric.name, ts) for metric, _ in parts}
+    stands, new = ledger.standings(c, session.id, ts), {}
     for t in ts:
         before, reward = stands.get(t), combined(parts, values, t)
         if before is None:
@@ -122,64 +122,68 @@ def _changes(ctx: Context, c: sa.Connection, row: DbRow, now: float) -> dict[int
     return new
 
 
-def _cutoff(ctx: Context, c: sa.Connection, now: float) -> float:
+def _cutoff(session: Session, c: sa.Connection, now: float) -> float:
     """When the last windows began that are over. What was closed stays so where a clock is set back."""
     log = schema.audit
-    own = sa.select(log.c.detail).where(log.c.experiment == ctx.id, log.c.what == COMBINE)
+    own = sa.select(log.c.detail).where(log.c.experiment == session.id, log.c.what == COMBINE)
     last = c.execute(own.order_by(log.c.position.desc()).limit(1)).scalar()
     before = None if last is None else json.loads(last).get("cutoff")
-    return max(now - _window(ctx.spec), -math.inf if before is None else before)
+    return max(now - _window(session.spec), -math.inf if before is None else before)
 
 
-def _candidates(ctx: Context, c: sa.Connection, row: DbRow) -> list[int]:
+def _candidates(session: Session, c: sa.Connection, row: DbRow) -> list[int]:
     """Decisions without a reward, and those with values of metrics that came after rewards were last combined."""
     decisions, rewards, measures, log = schema.decisions, schema.rewards, schema.measures, schema.audit
     settled = sa.exists().where(rewards.c.experiment == decisions.c.experiment, rewards.c.t == decisions.c.t)
-    open_ = ledger.fetch(c, sa.select(decisions.c.t).where(decisions.c.experiment == ctx.id, decisions.c.t <= row.t, ~settled))
-    last = sa.select(sa.func.max(log.c.position)).where(log.c.experiment == ctx.id, log.c.what == COMBINE)
+    open_ = ledger.fetch(c, sa.select(decisions.c.t).where(decisions.c.experiment == session.id, decisions.c.t <= row.t, ~settled))
+    last = sa.select(sa.func.max(log.c.position)).where(log.c.experiment == session.id, log.c.what == COMBINE)
     since = c.execute(last).scalar() or 0
-    new = ledger.fetch(c, sa.select(measures.c.t).where(measures.c.experiment == ctx.id, measures.c.position > since).distinct())
+    new = ledger.fetch(
+        c, sa.select(measures.c.t).where(measures.c.experiment == session.id, measures.c.position > since).distinct()
+    )
     return sorted({t for (t,) in open_} | {t for (t,) in new})
 
 
-def _closed(ctx: Context, c: sa.Connection, ts: Sequence[int], cutoff: float) -> list[int]:
+def _closed(session: Session, c: sa.Connection, ts: Sequence[int], cutoff: float) -> list[int]:
     """Those of some decisions whose window began before the cutoff."""
-    table = schema.exposures if ctx.spec.exposure == "explicit" else schema.decisions
+    table = schema.exposures if session.spec.exposure == "explicit" else schema.decisions
     out: list[int] = []
     for some in chunks(ts):
         numbers = sa.bindparam("some", some, expanding=True, literal_execute=True, type_=sa.BigInteger)
-        own = table.c.experiment == ctx.id, table.c.t.in_(numbers), table.c.at <= cutoff
+        own = table.c.experiment == session.id, table.c.t.in_(numbers), table.c.at <= cutoff
         out += [t for (t,) in ledger.fetch(c, sa.select(table.c.t).where(*own).order_by(table.c.t))]
     return out
 
 
-def differences(ctx: Context, c: sa.Connection) -> list[str]:
+def differences(session: Session, c: sa.Connection) -> list[str]:
     """Compute every combined reward again from the metrics as they were then.
 
     Args:
-        ctx: the experiment.
+        session: the experiment.
         c: a connection to its database.
 
     Returns:
         A sentence for each combination that is not what its metrics say.
     """
-    if ctx.spec.objective is None:
+    if session.spec.objective is None:
         return []
-    log, measures, rewards, parts = schema.audit, schema.measures, schema.rewards, _parts(ctx.spec)
-    operations = ledger.fetch(c, sa.select(log.c.position, log.c.what).where(log.c.experiment == ctx.id).order_by(log.c.position))
+    log, measures, rewards, parts = schema.audit, schema.measures, schema.rewards, _parts(session.spec)
+    operations = ledger.fetch(
+        c, sa.select(log.c.position, log.c.what).where(log.c.experiment == session.id).order_by(log.c.position)
+    )
     written = ledger.fetch(
         c,
         sa.select(rewards.c.position, rewards.c.t, rewards.c.reward)
-        .where(rewards.c.experiment == ctx.id)
+        .where(rewards.c.experiment == session.id)
         .order_by(rewards.c.position),
     )
     told = ledger.fetch(
         c,
         sa.select(measures.c.position, measures.c.metric, measures.c.t, measures.c.value)
-        .where(measures.c.experiment == ctx.id)
+        .where(measures.c.experiment == session.id)
         .order_by(measures.c.position),
     )
-    values: dict[str, dict[int, float]] = {metric.name: {} for metric in ctx.spec.metrics}
+    values: dict[str, dict[int, float]] = {metric.name: {} for metric in session.spec.metrics}
     found, i, j = [], 0, 0
     for position, what in operations:
         while j < len(told) and told[j][0] <= position:
@@ -223,6 +227,5 @@ def check(spec: Spec, model: Model) -> None:
         raise ConfigError("An experiment with an objective has the windows and defaults of its metrics; leave its own out.")
     if model.support != "real" and not (model.support == "nonnegative" and all("nonnegative" in some for some in supports)):
         raise ConfigError(
-            f"A weighted sum of metrics need not be what {spec.model.words} can have; take a model of any number, such as "
-            "gaussian-unknown-variance."
+            f"A weighted sum of metrics need not be what {spec.model.words} can have; take a model of any number, such as numbers."
         )

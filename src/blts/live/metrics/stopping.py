@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from ...errors import ConfigError
 from .. import reports, schema
 from ..conclusions.words import probability
-from . import definition as metrics
+from .definition import control_of
+from .summary import alarms_of
 
 if TYPE_CHECKING:
     from ..experiment import Experiment
-    from ..export import DecisionTable
     from ..spec import Spec
 
 LAST_SECOND = 253_402_300_800
@@ -99,7 +99,7 @@ def _check(rule: StopRule) -> None:
     number("p_best", lambda x: 0.5 <= x < 1, "a probability from 0.5 to below 1")
     number("loss", lambda x: x >= 0, "a number ≥ 0, in units of the reward")
     number("units", lambda x: x >= 1, "a whole number ≥ 1", int)
-    seconds_of(rule.until)
+    moment_of("The stopping rule's until", rule.until)
     if rule.p_best is rule.loss is rule.units is rule.until is None:
         raise ConfigError("A stopping rule needs p_best, loss, units or until.")
     for name, known in (("action", ("recommend", "promote")), ("otherwise", ("control", "pause"))):
@@ -107,10 +107,16 @@ def _check(rule: StopRule) -> None:
             raise ConfigError(f"The stopping rule's {name} must be {known[0]!r} or {known[1]!r}; got {getattr(rule, name)!r}.")
 
 
-def seconds_of(until: float | str | None) -> float:
+def date_of(seconds: float) -> str:
+    """A moment for people."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def moment_of(name: str, until: float | str | None) -> float:
     """A moment as seconds since 1970.
 
     Args:
+        name: of the setting, for the error.
         until: seconds, or a date or time in ISO 8601; None for never.
 
     Returns:
@@ -126,9 +132,9 @@ def seconds_of(until: float | str | None) -> float:
             moment = datetime.datetime.fromisoformat(until)
             until = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)).timestamp()
         except (ValueError, OverflowError):
-            raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31; got {until!r}.") from None
+            raise ConfigError(f"{name} must be a date such as 2026-12-31; got {until!r}.") from None
     if isinstance(until, bool) or not isinstance(until, int | float) or not 0 <= until < LAST_SECOND:
-        raise ConfigError(f"The stopping rule's until must be a date such as 2026-12-31, or seconds since 1970; got {until!r}.")
+        raise ConfigError(f"{name} must be a date such as 2026-12-31, or seconds since 1970; got {until!r}.")
     return float(until)
 
 
@@ -162,13 +168,7 @@ def winner(
     return best if sure and cheap and best["arm"] not in alarmed and confirms(report, best["arm"]) else None
 
 
-def due(
-    report: Mapping[str, Any],
-    status: Mapping[str, Any],
-    now: float,
-    spec: Spec,
-    confirms: Callable[[Mapping[str, Any], str], bool] = confirmed,
-) -> Stop | None:
+def due(report: Mapping[str, Any], status: Mapping[str, Any], now: float, spec: Spec) -> Stop | None:
     """Whether an experiment should stop.
 
     Args:
@@ -176,7 +176,6 @@ def due(
         status: where the experiment stands.
         now: the time.
         spec: has the rule.
-        confirms: whether a report calls an arm the winner.
 
     Returns:
         The rule that holds, with a sentence; None where none does, or the experiment is stopped.
@@ -184,7 +183,7 @@ def due(
     rule = spec.stop
     if rule is None or status["stopped"]:
         return None
-    best = winner(report, rule, confirms)
+    best = winner(report, rule)
     arm = None if best is None else best["arm"]
     won = "there is no winner" if best is None else f"{arm!r} wins: it is best with probability {probability(best['p_best'])}"
     if best is not None and (rule.p_best is not None or rule.loss is not None):
@@ -192,38 +191,36 @@ def due(
         return Stop("winner", arm, f"Stop: {won}{loss}.")
     if rule.units is not None and status["decisions"] >= rule.units:
         return Stop("units", arm, f"Stop: the budget of {rule.units} units is spent, and {won}.")
-    if now >= seconds_of(rule.until):
-        end = datetime.datetime.fromtimestamp(seconds_of(rule.until), datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-        return Stop("until", arm, f"Stop: it is past {end}, and {won}.")
+    if now >= moment_of("until", rule.until):
+        return Stop("until", arm, f"Stop: it is past {date_of(moment_of('until', rule.until))}, and {won}.")
     return None
 
 
-def concluded(experiment: Experiment, table: DecisionTable, report: Mapping[str, Any]) -> dict[str, Any]:
+def concluded(
+    spec: Spec, report: Mapping[str, Any], metrics: list[dict[str, Any]], status: Mapping[str, Any], now: float
+) -> dict[str, Any]:
     """What metrics and the stopping rule add to a report.
 
     Args:
-        experiment: whose report it is.
-        table: its decisions.
+        spec: has the rule.
         report: the report so far.
+        metrics: what is known of them (`summary`).
+        status: where the experiment stands.
+        now: the time.
 
     Returns:
         The metrics, the sentence of the stopping rule, and another recommendation where an active arm has an alarm.
     """
-    found: dict[str, Any] = {"metrics": metrics.summary(experiment, table), "stop": None}
-    if found["metrics"]:
-        found["why_metrics"] = metrics.METHOD
-    with experiment.database.read() as c:
-        stopped = experiment.context.row(c).stopped is not None
-    standing = {"decisions": len(table.t), "stopped": stopped}
-    stop = due({**report, **found}, standing, experiment.context.now(), experiment.spec)
+    found: dict[str, Any] = {"metrics": metrics, "stop": None}
+    stop = due({**report, **found}, status, now, spec)
     if stop is not None:
         found["stop"] = stop.sentence
         found["recommendation"] = f"{stop.sentence} {str(report['recommendation']).replace('Keep on: ', 'If you go on: ', 1)}"
     active = {arm["arm"] for arm in report["arms"] if arm["active"]}
-    alarms = [arm["alarm"] for metric in found["metrics"] for arm in metric["arms"] if arm["alarm"] and arm["arm"] in active]
+    alarms = [arm["alarm"] for metric in metrics for arm in metric["arms"] if arm["alarm"] and arm["arm"] in active]
     if alarms:
         first = f"Look at the guardrails first: {alarms[0]}.{'' if stop is None else f' {stop.sentence}'}"
-        said = f"{report['recommendation']} Guardrail: {alarms[0]}." if stopped else first
+        said = f"{report['recommendation']} Guardrail: {alarms[0]}." if status["stopped"] else first
         found["recommendation"], found["winner"] = said, None
     return found
 
@@ -242,8 +239,54 @@ def said(experiment: Experiment, status: Mapping[str, Any]) -> dict[str, Any]:
     if not spec.metrics and spec.stop is None:
         return {}
     report = reports.last(experiment)
-    stop = None if report is None else due(report, status, experiment.context.now(), spec)
-    return {"alarms": [] if report is None else metrics.alarms_of(report), "stop": None if stop is None else stop.sentence}
+    stop = None if report is None else due(report, status, experiment.session.now(), spec)
+    return {"alarms": [] if report is None else alarms_of(report), "stop": None if stop is None else stop.sentence}
+
+
+class Wanted(NamedTuple):
+    """What guardrails and the stopping rule ask for."""
+
+    retire: dict[str, str]
+    """Arms to play no more, with their alarms."""
+    stop: Stop | None
+    """The rule that holds."""
+    promote: str | None
+    """The arm to stop with."""
+    pause: bool
+    """Whether to pause: there is no arm to stop with."""
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.retire) or self.promote is not None or self.pause
+
+
+def wanted(report: Mapping[str, Any], status: Mapping[str, Any], now: float, spec: Spec) -> Wanted:
+    """What to do after a report; a worker does it, and a rehearsal plays it.
+
+    Arms with an alarm on a guardrail with `pause` are retired first, never the control and never the last one. The rule then waits
+    for the report of the arms that are left.
+
+    Args:
+        report: what is known.
+        status: where the experiment stands: decisions, active, paused, stopped.
+        now: the time.
+        spec: has the metrics and the rule.
+
+    Returns:
+        What is asked for.
+    """
+    retire: dict[str, str] = {}
+    for metric in report["metrics"]:
+        for arm in metric["arms"]:
+            left = len(status["active"]) - len(retire)
+            if metric["pause"] and arm["alarm"] and arm["arm"] in status["active"] and arm["arm"] not in retire and left > 1:
+                retire[arm["arm"]] = arm["alarm"]
+    stop = due(report, status, now, spec)
+    if retire or stop is None or spec.stop is None or spec.stop.action != "promote":
+        return Wanted(retire, stop, None, False)
+    arm = stop.arm or (control_of(spec) if spec.stop.otherwise == "control" else None)
+    promote = arm if arm in status["active"] else None
+    return Wanted(retire, stop, promote, promote is None and not status["paused"])
 
 
 def act(experiment: Experiment) -> list[str]:
@@ -261,19 +304,19 @@ def act(experiment: Experiment) -> list[str]:
     report, status = reports.last(experiment), experiment.status()
     if report is None or status["stopped"] or report["as_of"]["version"] != status["policies"]:
         return []
-    if due(report, status, experiment.context.now(), spec) is not None or metrics.alarms_of(report):
-        report = reports.fresh(experiment)  # what was told since the last version counts before anything is final
-    done = metrics.retire_alarmed(experiment, report)
-    stop = due(report, status, experiment.context.now(), spec)
-    if done or stop is None or spec.stop is None or spec.stop.action != "promote":
-        return done  # other arms make another version, and the next round has its report
-    control = metrics.control_of(spec)
-    arm = stop.arm or (control if spec.stop.otherwise == "control" else None)
-    if arm in status["active"]:
-        experiment.stop(arm, stop.sentence)
-        return [f"{stop.sentence} Every new decision is {arm!r}; units that have one keep it."]
-    if status["paused"] or _paused_before(experiment, stop.sentence):
+    if not wanted(report, status, experiment.session.now(), spec).anything:
         return []
+    # What was told since the last version counts before anything is final.
+    now_wanted = wanted(reports.fresh(experiment), status, experiment.session.now(), spec)
+    for arm, alarm in now_wanted.retire.items():
+        experiment.retire_arm(arm, f"guardrail: {alarm}")
+    done = [f"{arm!r} is played no more: {alarm}" for arm, alarm in now_wanted.retire.items()]
+    stop = now_wanted.stop
+    if stop is not None and now_wanted.promote is not None:
+        experiment.stop(now_wanted.promote, stop.sentence)
+        return [f"{stop.sentence} Every new decision is {now_wanted.promote!r}; units that have one keep it."]
+    if stop is None or not now_wanted.pause or _paused_before(experiment, stop.sentence):
+        return done  # other arms make another version, and the next round has its report
     experiment.pause(stop.sentence)
     return [f"{stop.sentence} The experiment is paused."]
 

@@ -1,5 +1,5 @@
 """Rehearsals: a specification simulated many times in memory, with assumed arms (`assumptions`), before anything is created.
 
-`planning` checks what is assumed, `simulating` decides and learns with the code of real experiments, `results` has what came of it,
-and `figure` draws it.
+`planning` checks what is assumed. `simulating` decides and learns (`versions`) with the code of real experiments and acts as their
+worker does (`acting`). `results` and `rules` have what came of it, and `figure` draws it.
 """

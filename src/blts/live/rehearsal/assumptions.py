@@ -14,6 +14,7 @@ from ...errors import ConfigError, UnknownName
 from ...models import Model
 from ..checks import outside
 from ..durations import NUMBER, in_words, seconds_of
+from ..metrics.definition import Metric
 
 PLAIN = re.compile(rf"{NUMBER}(%?)\s*")
 SPREAD = re.compile(rf"{NUMBER}(?:±|\+-|\+/-){NUMBER}")
@@ -27,6 +28,8 @@ HOW = {
     "nonnegative": 'the share of buyers and what they spend, such as "0.1x40±15" or "0.1*lognormal(3.2, 0.8)"',
 }
 """How the rewards of a model are written, by its support."""
+UNSTATED = {"binary": "0.1", "count": "1", "real": "0±1", "positive": "1±1", "nonnegative": "0.1x1±1"}
+"""What all arms have of a metric of which nothing is assumed, by its model's support."""
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -61,27 +64,61 @@ def arms_of(truth: Mapping[str, object], labels: Sequence[str], model: Model) ->
     Raises:
         ConfigError: an arm is missing or unknown, or its rewards are impossible.
     """
-    for label in truth:
-        if label not in labels:
-            raise UnknownName("arm", str(label), labels)
+    _check_labels(truth, labels)
     lacking = [label for label in labels if label not in truth]
     if lacking:
         raise ConfigError(f"Nothing is assumed of the arm {lacking[0]!r}; say what it earns, as {HOW[model.support]}.")
-    return [_arm(label, truth[label], model) for label in labels]
+    return [_arm(f"The arm {label!r} cannot earn", truth[label], model) for label in labels]
 
 
-def _arm(label: str, given: object, model: Model) -> AssumedArm:
+def metrics_of(given: Mapping[str, object], metrics: Sequence[Metric], labels: Sequence[str]) -> dict[str, list[AssumedArm]]:
+    """What is assumed of each metric.
+
+    Args:
+        given: for some metrics what all arms have (a text, a number or an `AssumedArm`), or a mapping with what each arm has.
+        metrics: of the specification.
+        labels: of the arms, in order.
+
+    Returns:
+        By metric, the assumptions in the order of the labels. A metric that is not given is the same for all arms (`UNSTATED`).
+
+    Raises:
+        ConfigError: a metric or an arm is missing or unknown, or its values are impossible.
+    """
+    for name in given:
+        if name not in [metric.name for metric in metrics]:
+            raise UnknownName("metric", str(name), [metric.name for metric in metrics])
+    out = {}
+    for metric in metrics:
+        model = metric.built
+        said = given.get(metric.name, UNSTATED[model.support])
+        of_arms = said if isinstance(said, Mapping) else dict.fromkeys(labels, said)
+        _check_labels(of_arms, labels)
+        lacking = [label for label in labels if label not in of_arms]
+        if lacking:
+            raise ConfigError(f"Nothing is assumed of {metric.name!r} of the arm {lacking[0]!r}; give {HOW[model.support]}.")
+        out[metric.name] = [_arm(f"{metric.name!r} of the arm {label!r} cannot be", of_arms[label], model) for label in labels]
+    return out
+
+
+def _check_labels(given: Mapping[str, object], labels: Sequence[str]) -> None:
+    for label in given:
+        if label not in labels:
+            raise UnknownName("arm", str(label), labels)
+
+
+def _arm(what: str, given: object, model: Model) -> AssumedArm:
     if isinstance(given, AssumedArm):
         arm = given
     else:
         found = _rewards(str(given), model.support) if isinstance(given, str | int | float) else None
         if found is None or not math.isfinite(found.mean):
-            raise ConfigError(f"The arm {label!r} cannot earn {given!r} under this model; give {HOW[model.support]}.")
+            raise ConfigError(f"{what} {given!r} under its model; give {HOW[model.support]}.")
         arm = found
     rewards = np.asarray(arm.draw(np.random.default_rng(0), 200), float)
     why = next((why for why in (outside(model, float(r)) for r in np.unique(rewards)) if why), None)
     if rewards.shape != (200,) or why:
-        raise ConfigError(f"The rewards assumed of the arm {label!r} cannot occur: {why or 'draw(rng, n) must give n numbers'}.")
+        raise ConfigError(f"{what} what is assumed, as it cannot occur: {why or 'draw(rng, n) must give n numbers'}.")
     return arm
 
 

@@ -1,4 +1,5 @@
-"""The figure of a rehearsal: who gets the traffic, what that earns, and when a winner is named, all over units."""
+"""The figure of a rehearsal: who gets the traffic, what that earns, when a winner is named, when the stopping rule holds and when
+guardrails have alarms, all over units."""
 
 from __future__ import annotations
 
@@ -55,10 +56,12 @@ def draw(found: Rehearsal, path: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def figure_of(found: Rehearsal) -> Figure:
-    """Panels beside each other. Where all arms are equal there is nothing to gain, and no panel for it."""
+    """Panels beside each other. Where all arms are equal there is nothing to gain, and no panel for it; nor for rules that the
+    specification does not have."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     panels = [_traffic, _winners] if found.all_equal else [_traffic, _gain, _winners]
+    panels += ([] if found.stops is None else [_stops]) + ([_alarms] if found.guardrails else [])
     figure, axes = grid(len(panels))
     marks: list[tuple[Axes, list[Annotation]]] = []
     for panel, [one] in zip(panels, axes, strict=True):
@@ -118,18 +121,57 @@ def _gain(found: Rehearsal, axes: Axes) -> list[Annotation]:
 
 def _winners(found: Rehearsal, axes: Axes) -> list[Annotation]:
     """The share of replications that had named a winner, the wrong ones below the right ones."""
-    end = found.units * (1 + LAST)  # those named at the last look are drawn beyond the last unit
-    x = np.append(np.unique(np.append([0.0, found.units], found.named_at[found.winner >= 0])), end)
-    by = found.named_at[None] <= x[:, None]  # False for NaN
-    wrong, right = (by & found.wrong).mean(1), (by & ~found.wrong & (found.winner >= 0)).mean(1)
-    axes.fill_between(x, 0, wrong, step="post", color=WRONG.colour, alpha=0.75, linewidth=0)
-    axes.fill_between(x, wrong, wrong + right, step="post", color=RIGHT.colour, alpha=0.45, linewidth=0)
-    names = {"right": "right winner", "wrong": "false winner" if found.all_equal else "wrong winner", "none": "none yet"}
-    heights = {"wrong": wrong[-1], "right": right[-1], "none": 1 - wrong[-1] - right[-1]}
+    kinds = [(_false(found), found.wrong, WRONG), ("right winner", ~found.wrong & (found.winner >= 0), RIGHT)]
+    return _shares(found, axes, "A winner is named", found.named_at, kinds, "none yet")
+
+
+def _stops(found: Rehearsal, axes: Axes) -> list[Annotation]:
+    """The share of replications that the rule had stopped: at a wrong winner, a right one, or without one."""
+    stops = found.stops
+    assert stops is not None
+    kinds = [(_false(found), stops.wrong, WRONG), ("right winner", ~stops.wrong & (stops.arm >= 0), RIGHT)]
+    kinds.append(("no winner", stops.held & (stops.arm < 0), Look(GREY, "-", "o")))
+    return _shares(found, axes, "The stopping rule holds", stops.units, kinds, "goes on")
+
+
+def _false(found: Rehearsal) -> str:
+    return "false winner" if found.all_equal else "wrong winner"
+
+
+def _shares(
+    found: Rehearsal, axes: Axes, title: str, at: np.ndarray, kinds: list[tuple[str, np.ndarray, Look]], rest: str
+) -> list[Annotation]:
+    """The share of replications of each kind over units, stacked; `at` says from how many units on each counts."""
+    end = found.units * (1 + LAST)  # those of the last look are drawn beyond the last unit
+    x = np.append(np.unique(np.append([0.0, found.units], at[~np.isnan(at)])), end)
+    by = at[None] <= x[:, None]  # False for NaN
+    low, ends = np.zeros(len(x)), []
+    for name, which, look in kinds:
+        high = low + (by & which).mean(1)
+        axes.fill_between(x, low, high, step="post", color=look.colour, alpha=0.75 if look is WRONG else 0.45, linewidth=0)
+        if high[-1] > low[-1]:
+            ends.append((name, end, float(low[-1] + high[-1]) / 2))
+        low = high
+    if low[-1] < 1:
+        ends.append((rest, end, float(1 + low[-1]) / 2))
     axes.axvline(found.units, color="white", linewidth=0.9)
-    axes.set(xlabel="units (last bar: after all)", ylabel="share of the rehearsals", title="A winner is named", xlim=(0, end))
+    axes.set(xlabel="units (last bar: after all)", ylabel="share of the rehearsals", title=title, xlim=(0, end))
     axes.grid(visible=False, axis="x")
     _percent(axes)
-    middles = dict(zip(heights, np.cumsum(list(heights.values())) - np.array(list(heights.values())) / 2, strict=True))
-    ends = [(names[kind], end, float(middles[kind])) for kind, height in heights.items() if height > 0]
-    return end_labels(axes, ends, {names["right"]: RIGHT, names["wrong"]: WRONG})
+    return end_labels(axes, ends, {name: look for name, _, look in kinds})
+
+
+def _alarms(found: Rehearsal, axes: Axes) -> list[Annotation]:
+    """The share of replications that had an alarm, of each arm on each guardrail; false ones are dashed."""
+    names = {f"{one.metric}: {one.arm}": one for one in found.guardrails}
+    coloured, ends = looks(list(names)[: len(COLOURS)]), []
+    for name, one in names.items():
+        look, at = coloured.get(name, Look(GREY, "-", "o")), one.alarm_at
+        x = np.unique(np.append([0.0, found.units], at[one.alarmed]))
+        y = (at[None] <= x[:, None]).mean(1)
+        axes.step(x, y, where="post", color=look.colour, linestyle="-" if one.worse else (0, (4, 2)), linewidth=1.5)
+        ends += [(name, found.units, float(y[-1]))] if name in coloured else []
+    dashed = any(not one.worse for one in found.guardrails)
+    axes.set(xlabel=f"units{' (dashed: a false alarm)' if dashed else ''}", ylabel="share of the rehearsals", title="Alarms")
+    _percent(axes)
+    return end_labels(axes, ends, coloured)

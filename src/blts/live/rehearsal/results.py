@@ -1,66 +1,19 @@
-"""What a rehearsal found: numbers with their Monte Carlo standard errors, and nothing more precise than these allow."""
+"""What a rehearsal found, as a table, for JSON and as a figure."""
 
 from __future__ import annotations
 
-import math
 import os
 import pathlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from .measured import Measured, Share
+from .rules import COLUMNS, GuardrailArm, Stops, false_alarms
 
-class Measured(NamedTuple):
-    """A mean over replications and its Monte Carlo standard error."""
-
-    value: float
-    se: float
-
-    @staticmethod
-    def of(values: np.ndarray) -> Measured:
-        """Of one number a replication; NaN where there are none, and no standard error of a single one."""
-        n = len(values)
-        value = float(np.mean(values)) if n else math.nan
-        return Measured(value, float(np.std(values, ddof=1) / math.sqrt(n)) if n > 1 else math.nan)
-
-    def __str__(self) -> str:
-        """Rounded to the first digit of the standard error, or to its second where the first is a 1."""
-        if math.isnan(self.value):
-            return "–"
-        if not self.se > 0:
-            return f"{self.value:,.4g}" if abs(self.value) < 1e4 else f"{self.value:,.0f}"
-        digits = -math.floor(math.log10(self.se))
-        if round(self.se * 10.0**digits) <= 1:
-            digits += 1
-        shown = max(digits, 0)
-        return f"{round(self.value, digits) + 0.0:,.{shown}f} ± {round(self.se, digits):,.{shown}f}"
-
-
-class Share(NamedTuple):
-    """How many of the replications."""
-
-    some: int
-    of: int
-
-    @property
-    def value(self) -> float:
-        return self.some / self.of
-
-    @property
-    def se(self) -> float:
-        """The standard error; of none or all, of which it would be 0, that of half a replication."""
-        p = min(max(self.value, 0.5 / self.of), 1 - 0.5 / self.of)
-        return math.sqrt(p * (1 - p) / self.of)
-
-    def __str__(self) -> str:
-        """In per cent. Of none or all, the 95 % bound: 3/n."""
-        bound = 100 * min(1.0, 3 / self.of)
-        if self.some == 0:
-            return f"below {bound:.2g} %"
-        if self.some == self.of:
-            return f"above {100 - bound:.3g} %"
-        return f"{Measured(100 * self.value, 100 * self.se)} %"
+WITHOUT = ("while a closed batch awaited its rewards", "while the stopping rule had paused it")
+"""Why units have no decision: in strict experiments, and in those that a rule may pause."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +31,10 @@ class Rehearsal:
     """What each arm is assumed to earn a unit."""
     words: list[str]
     units: int
+    strict: bool
+    """Whether units go without a decision while a closed batch awaits its rewards."""
+    pauses: bool
+    """Whether the stopping rule may pause the experiment."""
     edges: np.ndarray
     """The ends of the bins of units."""
     counts: np.ndarray
@@ -89,6 +46,10 @@ class Rehearsal:
     """The number of the arm that was named first; -1 where none was."""
     named_at: np.ndarray
     """After how many units it was named; NaN where none was."""
+    stops: Stops | None
+    """When the stopping rule holds; None without one."""
+    guardrails: list[GuardrailArm]
+    """Alarms of each arm on each guardrail."""
 
     @property
     def replications(self) -> int:
@@ -125,10 +86,6 @@ class Rehearsal:
         worse = self.means < self.means.max()
         return (self.winner >= 0) & (worse[self.winner] | self.all_equal)
 
-    def share(self, which: np.ndarray) -> Share:
-        """The share of replications for which something holds."""
-        return Share(int(which.sum()), len(which))
-
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it; what does not exist is None."""
         named = self.winner >= 0
@@ -140,10 +97,10 @@ class Rehearsal:
                 "arm": label,
                 "assumed": self.words[k],
                 "mean": float(self.means[k]),
-                "decisions": _json(Measured.of(self.plays[:, k])),
-                "share": _json(Measured.of(share[:, k])),
-                "share_at_the_end": _json(Measured.of(last[:, k] / np.maximum(last.sum(1), 1))),
-                "named": _json(self.share(self.winner == k)),
+                "decisions": Measured.of(self.plays[:, k]).to_dict(),
+                "share": Measured.of(share[:, k]).to_dict(),
+                "share_at_the_end": Measured.of(last[:, k] / np.maximum(last.sum(1), 1)).to_dict(),
+                "named": Share.of_those(self.winner == k).to_dict(),
             }
             for k, label in enumerate(self.labels)
         ]
@@ -152,16 +109,19 @@ class Rehearsal:
             "assumed": self.assumed,
             "replications": self.replications,
             "units": self.units,
-            "decisions": _json(Measured.of(decisions)),
+            "decisions": Measured.of(decisions).to_dict(),
             "arms": arms,
             "best": None if self.all_equal else self.labels[self.best],
-            "loss_against_best": _json(Measured.of(self.loss)),
-            "gain_over_equal_split": _json(Measured.of(self.gain)),
-            "refreshes": _json(Measured.of(self.refreshes)),
-            "refreshes_out_of_use": _json(Measured.of(self.unused)),
-            "winner_named": _json(self.share(named)),
-            "wrong_winner": _json(self.share(self.wrong)),
-            "units_until_named": _json(Measured.of(self.named_at[named])),
+            "loss_against_best": Measured.of(self.loss).to_dict(),
+            "gain_over_equal_split": Measured.of(self.gain).to_dict(),
+            "refreshes": Measured.of(self.refreshes).to_dict(),
+            "refreshes_out_of_use": Measured.of(self.unused).to_dict(),
+            "winner_named": Share.of_those(named).to_dict(),
+            "wrong_winner": Share.of_those(self.wrong).to_dict(),
+            "units_until_named": Measured.of(self.named_at[named]).to_dict(),
+            "stopping": None if self.stops is None else self.stops.to_dict(),
+            "guardrails": [one.to_dict() for one in self.guardrails],
+            "false_alarm": false_alarms(self.guardrails, self.replications).to_dict() if self.guardrails else None,
         }
 
     def __str__(self) -> str:
@@ -184,11 +144,6 @@ class Rehearsal:
         return draw(self, path)
 
 
-def _json(figure: Measured | Share) -> dict[str, float | None]:
-    number = lambda x: float(x) if math.isfinite(x) else None  # noqa: E731
-    return {"value": number(figure.value), "se": number(figure.se)}
-
-
 def _lines(found: Rehearsal) -> list[str]:
     """The table and the sentences below it."""
     decisions = found.plays.sum(1)
@@ -197,17 +152,14 @@ def _lines(found: Rehearsal) -> list[str]:
     rows = [["arm", "assumed", "decisions", "share, %", "named winner"]]
     for k, label in enumerate(found.labels):
         mine = Measured.of(found.plays[:, k]), Measured.of(100 * share[:, k])
-        rows.append([label, found.words[k], *map(str, mine), str(found.share(found.winner == k))])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    out = [f"{found.replications} rehearsals of {found.specification}", *found.assumed, ""]
-    for row in rows:
-        cells = [cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]
-        out.append("  ".join(cells).rstrip())
-    out.append("")
+        rows.append([label, found.words[k], *map(str, mine), str(Share.of_those(found.winner == k))])
+    out = [f"{found.replications} rehearsals of {found.specification}", *found.assumed, "", *_table(rows, 1), ""]
     facts: list[tuple[str, str]] = []
     without = found.units - decisions
     if without.any():
-        facts.append(("units without a decision", f"{Measured.of(without)}, while a closed batch awaited its rewards"))
+        why = [found.strict, found.pauses]
+        reasons = [text for text, holds in zip(WITHOUT, why, strict=True) if holds]
+        facts.append(("units without a decision", f"{Measured.of(without)}, {' or '.join(reasons)}"))
     if not found.all_equal:
         all_best = Measured.of(100 * found.loss / np.maximum(decisions * abs(found.means.max()), 1e-300))
         relative = f", {all_best} % of what it earns" if found.means.max() != 0 else ""
@@ -216,11 +168,25 @@ def _lines(found: Rehearsal) -> list[str]:
     facts.append(("refreshes", str(Measured.of(found.refreshes))))
     if found.unused.any():
         facts.append(("of them kept out of use", str(Measured.of(found.unused))))
-    facts.append(("a winner is named", f"{found.share(named)} of the time{_when(found, named)}"))
+    facts.append(("a winner is named", f"{Share.of_those(named)} of the time{_when(found, named)}"))
     wrong = "a false one, as all arms are equal" if found.all_equal else "a wrong one"
-    facts.append((wrong, f"{found.share(found.wrong)} of the time"))
+    facts.append((wrong, f"{Share.of_those(found.wrong)} of the time"))
+    if found.stops is not None:
+        facts += [("", ""), *found.stops.facts(equal=found.all_equal)]
     width = max(len(name) for name, _ in facts)
-    return [*out, *(f"{name.ljust(width)}  {text}" for name, text in facts)]
+    out += [f"{name.ljust(width)}  {text}".rstrip() for name, text in facts]
+    if found.guardrails:
+        out += ["", *_table([COLUMNS, *(one.cells() for one in found.guardrails)], 2)]
+        wrong = false_alarms(found.guardrails, found.replications)
+        out.append(f"a false alarm, of an arm that is not worse than is tolerated: {wrong} of the time")
+    return out
+
+
+def _table(rows: list[list[str]], left: int) -> list[str]:
+    """Lines with aligned columns, of which the first so many are text."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    cells = lambda row: [cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))]  # noqa: E731
+    return ["  ".join(cells(row)).rstrip() for row in rows]
 
 
 def _when(found: Rehearsal, named: np.ndarray) -> str:

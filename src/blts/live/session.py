@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import sqlalchemy as sa
 
+from ..compilation import keep_programs
 from ..errors import ConfigError, shown
 from ..models import Model
 from . import asking, encoding, entries, ledger, policy, priors, schema
@@ -41,7 +42,7 @@ class Policy(NamedTuple):
         return [self.arms[i].label for i in self.active]
 
 
-class Context:
+class Session:
     """One experiment in one database, with what is costly to build kept between calls."""
 
     def __init__(self, database: Database, name: str, spec: Spec, row: DbRow, clock: Callable[[], float], actor: str | None):
@@ -50,13 +51,16 @@ class Context:
         if actor is not None:
             check_text("actor", actor)
         self.actor = _who() if actor is None else actor
+        keep_programs()
         self.key = policy.root_key(spec.seed or 0)
         self.external = spec.batching.name == EXTERNAL
         self.compiled: set[tuple[int, int]] = set()
         """Numbers of arms and sizes of chunks for which `policy.decide_many` is compiled."""
+        self.compiled_laws: set[int] = set()
+        """Numbers of arms for which `policy.freeze` is compiled."""
         self.stored_vectors: set[str] = set()
         """Propensity vectors that are known to be in the database."""
-        self.fold = ledger.Fold(self.id)
+        self.fold = ledger.Fold(self.id, encoding=spec.encoding)
         """The rewards that the last refresh learned from: the next one reads only what came since."""
         self.asks: Combiner[Any, Any] = Combiner(lambda group: asking.ask_all(self, group))
         """Where the requests of many threads come together."""

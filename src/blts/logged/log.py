@@ -1,0 +1,155 @@
+"""A log: rows of context, action, the probability that it had, and reward."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError, did_you_mean, shown
+from .tables import columns, numbers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Log:
+    """Decisions that were made, with what came of them. `read_log` makes one.
+
+    Attributes:
+        contexts: what was known before each decision, `[rows, features]`; without features, `[rows, 0]`.
+        actions: what was played, whole numbers from 0.
+        rewards: what it earned.
+        propensities: the probability that the action had when it was played.
+        labels: the names of the actions.
+        features: the names of the context's columns.
+    """
+
+    contexts: np.ndarray
+    actions: np.ndarray
+    rewards: np.ndarray
+    propensities: np.ndarray
+    labels: tuple[str, ...]
+    features: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "labels", tuple(self.labels))
+        for name in ("contexts", "rewards", "propensities"):
+            try:
+                object.__setattr__(self, name, np.asarray(getattr(self, name), float))
+            except (TypeError, ValueError):
+                raise ConfigError(f"The {name} of a log must be numbers; got {shown(getattr(self, name))}.") from None
+            if not np.isfinite(getattr(self, name)).all():
+                raise ConfigError(f"The {name} of a log must be finite; leave other rows out.")
+        object.__setattr__(self, "actions", np.asarray(self.actions))
+        n = self.rewards.shape[0] if self.rewards.ndim else 0
+        shapes = {name: getattr(self, name).shape for name in ("actions", "rewards", "propensities")}
+        if any(shape != (n,) for shape in shapes.values()) or self.contexts.ndim != 2 or len(self.contexts) != n:
+            told = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+            raise ConfigError(
+                f"A log has one entry a row, and contexts [rows, features]; got {told}, contexts {self.contexts.shape}."
+            )
+        if not n:
+            raise ConfigError("The log has no rows.")
+        if self.actions.dtype.kind not in "iu" or not (0 <= self.actions.min() <= self.actions.max() < len(self.labels)):
+            raise ConfigError(
+                f"The actions of a log are whole numbers from 0 to {len(self.labels) - 1}, one for each of its labels."
+            )
+        wrong = np.flatnonzero(~((self.propensities > 0) & (self.propensities <= 1)))
+        if len(wrong):
+            p = self.propensities[wrong[0]]
+            raise ConfigError(f"A propensity is a probability above 0 and at most 1; row {wrong[0] + 1} is {p:g}.")
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __repr__(self) -> str:
+        about = f"{len(self)} rows, actions {', '.join(self.labels)}"
+        return f"Log({about}{', contexts ' + ', '.join(self.features) if self.features else ''})"
+
+    @property
+    def plays(self) -> np.ndarray:
+        """How often each action was played."""
+        return np.bincount(self.actions, minlength=len(self.labels))
+
+
+def read_log(
+    source: str | os.PathLike[str] | Mapping[str, Any] | Any,
+    *,
+    reward: str = "reward",
+    action: str = "action",
+    propensity: str | float = "propensity",
+    context: Sequence[str] = (),
+    actions: Sequence[Any] | None = None,
+) -> Log:
+    """Read a log, and check it.
+
+    Args:
+        source: the path of a .csv or .parquet file, a dictionary of arrays, or a data frame.
+        reward: the column of rewards.
+        action: the column of actions: whole numbers from 0, or labels.
+        propensity: the column of the probabilities that the actions had, or one number for all rows.
+        context: the columns of the context, which have numbers.
+        actions: the labels of all actions; None for those in the log, in their order (for whole numbers, from 0 to the largest).
+
+    Returns:
+        The log.
+
+    Raises:
+        ConfigError: what is wrong with it.
+
+    >>> from blts import logged
+    >>> columns = {"action": ["a", "b", "a"], "reward": [1, 0, 0], "propensity": [0.5, 0.5, 0.5], "age": [31, 54, 27]}
+    >>> logged.read_log(columns, context=["age"])
+    Log(3 rows, actions a, b, contexts age)
+    """
+    if isinstance(context, str):
+        raise ConfigError(f"context is a list of columns; write context=[{context!r}].")
+    one = not isinstance(propensity, str)
+    leaks = next((name for name in context if name in (reward, action)), None)
+    if leaks is not None:
+        raise ConfigError(f"The context is what was known before the decision; leave {leaks!r} out of it.")
+    if isinstance(propensity, bool):
+        raise ConfigError(f"propensity is a column or a probability; got {propensity}.")
+    found = columns(source, [reward, action, *context, *([] if one else [str(propensity)])])
+    rewards = numbers(reward, found[reward])
+    p = np.full(len(rewards), propensity, float) if one else numbers(str(propensity), found[str(propensity)])
+    wrong = np.flatnonzero(~((p > 0) & (p <= 1)))
+    if len(wrong):
+        where = "it" if one else f"row {wrong[0] + 1}"
+        raise ConfigError(f"A propensity is a probability above 0 and at most 1; {where} is {p[wrong[0]]:g}.")
+    played, labels = _actions(action, found[action], actions)
+    contexts = np.stack([numbers(name, found[name]) for name in context], 1) if context else np.zeros((len(rewards), 0))
+    return Log(contexts, played, rewards, p, labels, tuple(context))
+
+
+def _actions(name: str, column: np.ndarray, labels: Sequence[Any] | None) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Actions as indices of their labels."""
+    texts = [_text(x) for x in column.tolist()]
+    missing = [i for i, text in enumerate(texts) if text in ("", "None", "nan")]
+    if missing:
+        raise ConfigError(f"Column {name!r} has no action in row {missing[0] + 1}; leave such rows out.")
+    if labels is None:
+        if column.dtype.kind == "f" and (column != np.floor(column)).any():
+            raise ConfigError(f"Column {name!r} must have whole numbers or labels; got {shown(float(column[column % 1 != 0][0]))}.")
+        whole = all(text.lstrip("-").isdigit() for text in texts)
+        if whole and min(map(int, texts)) < 0:
+            raise ConfigError(f"Actions are numbered from 0; column {name!r} has {min(map(int, texts))}.")
+        known = [str(k) for k in range(max(map(int, texts)) + 1)] if whole else sorted(set(texts))
+        if whole and len(known) > 10 * len(set(texts)) + 100:
+            raise ConfigError(f"Column {name!r} has numbers up to {known[-1]}; give the labels of the actions with actions=[…].")
+    else:
+        known = [_text(label) for label in labels]
+        if len(set(known)) < len(known):
+            raise ConfigError(f"Every action needs a label of its own; got {', '.join(known)}.")
+    index = {label: i for i, label in enumerate(known)}
+    strange = next((i for i, text in enumerate(texts) if text not in index), None)
+    if strange is not None:
+        hint = did_you_mean(texts[strange], known)
+        raise ConfigError(f"Row {strange + 1} plays {texts[strange]!r}, which is not among the actions {', '.join(known)}.{hint}")
+    return np.array([index[text] for text in texts]), tuple(known)
+
+
+def _text(entry: Any) -> str:
+    return str(int(entry)) if isinstance(entry, float) and entry.is_integer() else str(entry)

@@ -1,0 +1,142 @@
+"""Neural Thompson sampling: what a linear model cannot learn, exact posteriors of the last layer, exact propensities."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from blts import Env, Exact, Fixed, LastLayer, Linear, Pool, Step, Thompson, mala, random, simulate
+from blts._typing import Row
+from blts.contexts import WithOffsets
+from blts.errors import ConfigError
+from blts.history import Log
+from blts.models import Network, stack
+from laws import LEVEL, counts_p
+
+HORIZON, RUNS = 300, 16
+
+
+class Xor(Env):
+    """Two arms; which is better is whether the two features of a round have the same sign."""
+
+    sd: float = 0.3
+    actions = 2
+
+    def reset(self, key):
+        x = random.normal(key, (2,))
+        return x, x
+
+    def step(self, key, state, action):
+        key_reward, key_context = random.split(key)
+        means = 0.5 * jnp.sign(state[0] * state[1]) * jnp.array([1.0, -1.0])
+        following = random.normal(key_context, (2,))
+        return following, Step(following, means[action] + self.sd * random.normal(key_reward), jnp.max(means) - means[action])
+
+
+def lost(model, belief, **options) -> np.ndarray:
+    """The regret of the last third of the rounds."""
+    trace = simulate(0, Xor(), Thompson(model, belief, arms=2, **options), Fixed(20), horizon=HORIZON, replications=RUNS)
+    assert np.asarray(trace.diagnostics.finite).all()
+    return np.asarray(trace.regret[:, -1] - trace.regret[:, HORIZON - HORIZON // 3], float)
+
+
+SHARED = {"shared": True, "features": WithOffsets(2)}
+
+
+def test_a_network_learns_what_a_linear_model_cannot():
+    """Of 100 rounds, uniform play loses 50."""
+    linear = lost(Linear(np.zeros(4), 1.0, 0.3), Exact(), **SHARED)
+    assert linear.mean() > 40
+    network = lost(Network(4, (12,), 2.0, 0.3), LastLayer(), **SHARED)
+    assert network.mean() < 15
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("belief", [LastLayer(), Pool(mala(steps=40), 16)], ids=["last layer", "pool"])
+def test_disjoint_networks_learn_it_too(belief):
+    """Langevin over the whole network as well as its last layer."""
+    assert lost(Network(2, (12,), 2.0, 0.3), belief).mean() < 15
+
+
+# The last layer
+
+X = np.random.default_rng(0).normal(size=(80, 2))
+REWARDS = np.sign(X[:, 0] * X[:, 1]) + 0.3 * np.random.default_rng(1).normal(size=80)
+MODEL = stack(Network(2, (6,), 2.0, 0.3), 1)
+
+
+@jax.jit
+def refreshed(belief, key):
+    n = len(X)
+    rows = Row(jnp.asarray(X, float), jnp.zeros(n, int), jnp.asarray(REWARDS, float))
+    log = Log(rows, jnp.arange(n), jnp.full(1, n), jnp.asarray(0), jnp.asarray(n))
+    block = jax.tree.map(lambda x: x[None], (belief.init(key, MODEL), log))
+    state, _ = belief.refresh(key[None], MODEL, *block)
+    return jax.tree.map(lambda x: x[0], state)
+
+
+def hidden(theta):
+    """What the layer below makes of the features, with a constant, in NumPy; as of prior_sd = 2."""
+    weights = theta[:12].reshape(2, 6) / np.sqrt(2)
+    return np.column_stack([2 * np.tanh(2 * (X @ weights + theta[12:18])) / np.sqrt(6), np.full(len(X), 2.0)])
+
+
+def test_the_last_layer_has_its_exact_posterior():
+    """That of linear regression on the fitted features; of other features, the mutant, it is another."""
+    state = refreshed(LastLayer(steps=100), random.key(0))
+    mean, root = np.asarray(state.normal.mean[0], float), np.asarray(state.normal.root[0], float)
+    assert (root[:18] == 0).all()
+
+    def is_posterior(phi):
+        precision = np.eye(7) + phi.T @ phi / 0.09
+        right = np.linalg.solve(precision, phi.T @ REWARDS / 0.09)
+        return np.allclose(mean[18:], right, atol=0.02) and np.allclose(
+            root[18:, 18:] @ root[18:, 18:].T @ precision, np.eye(7), atol=0.02
+        )
+
+    assert is_posterior(hidden(mean))
+    assert not is_posterior(hidden(mean + 0.1))
+
+
+def test_refitting_explains_the_rewards():
+    """Without it, the mutant of one step, the features are those of the prior, and explain less."""
+    error = {}
+    for steps in (1, 300):
+        theta = np.asarray(refreshed(LastLayer(steps=steps), random.key(0)).normal.mean[0], float)
+        error[steps] = np.mean((hidden(theta) @ theta[18:] - REWARDS) ** 2)
+    assert error[300] < 0.5 * error[1]
+
+
+def test_propensities_of_networks():
+    """By quadrature for disjoint last layers, exactly for the members of a pool: both are the frequencies of what is played."""
+    obs = jnp.array([0.4, -0.3])
+    model = Network(2, (6,), [0.3, 1.0, 3.0])
+    for agent in (Thompson(model, LastLayer()), Thompson(model, Pool(mala(), 64))):
+        state = agent.init(random.key(5))
+        if isinstance(agent.belief, Pool):
+            state = state._replace(n=jnp.ones(3, int))  # draws are then members
+        assert agent.propensities_are_exact(state, obs)
+        p = np.asarray(agent.propensities(state, obs), float)
+        played = jax.jit(jax.vmap(lambda key, agent=agent, state=state: agent.act(key, state, obs, None)))
+        counts = np.bincount(np.asarray(played(random.split(random.key(0), 5000))), minlength=3)
+        assert counts_p(counts, p) > LEVEL
+        assert counts_p(counts, np.roll(p, 1)) < LEVEL
+
+
+def test_a_model_without_a_last_layer_is_refused():
+    with pytest.raises(ConfigError, match="LastLayer: the model must be a Network; a Linear has no last layer"):
+        Thompson(Linear([0.0]), LastLayer(), arms=2)
+
+
+class Multiplied(Network):
+    """Its mean reward is not linear in the last layer."""
+
+    def mean_reward(self, theta, obs, action):
+        return jnp.exp(super().mean_reward(theta, obs, action))
+
+
+def test_a_network_of_another_mean_has_no_last_layer():
+    with pytest.raises(ConfigError, match=r"LastLayer: .* Multiplied overrides mean_reward"):
+        Thompson(Multiplied(2), LastLayer(), arms=2)

@@ -1,0 +1,155 @@
+"""What somebody sees who uses experiments for the first time: his own words, dates, hints."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from blts import cli
+from blts.cli.experiment.looking import _in_words
+from blts.errors import ConfigError
+from blts.live import Experiment, Spec
+from blts.live.conclusions.words import shares
+from blts.live.export import iso_date, table_of
+from blts.live.spec import SAID
+from rehearsals import planned, spec_of
+
+REFUNDS = {"name": "refunds", "model": "conversions", "better": "lower"}
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """An experiment with a metric and decisions for three units, in the default database of an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("BLTS_DB", raising=False)
+    experiment = Experiment.create(tmp_path / "blts.db", "shop", ["A", "B"], "conversions", metrics=[REFUNDS], seed=1)
+    experiment.ask(units=["ann", "bob", "cid"])
+    return experiment
+
+
+def run(*arguments: str, given: str | None = None) -> str:
+    result = CliRunner().invoke(cli.app, ["experiment", *arguments], input=given, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+# Names
+
+
+def test_parts_are_shown_by_the_name_that_was_given(shop):
+    status, report = shop.status(), shop.report()
+    for found in (status, report):
+        assert (found["model"], found["sampler"], found["batching"]) == ("conversions", "thompson", "doubling(first=64)")
+    assert "bernoulli" not in run("status", "shop") + run("audit", "shop")
+    again = Experiment.open(shop.database.url.render_as_string(), "shop")
+    assert again.status()["model"] == "conversions"
+    assert shop.verify() == []
+    assert Spec.of(["A", "B"], "bernoulli", "exact-ts", "dynamic").model.words == "bernoulli"
+    assert Spec.of(["A", "B"], "conversions", "exact").sampler.words == "exact"
+
+
+def test_another_name_for_the_same_is_the_same(shop):
+    """Experiments of before have no given names in their specification, and the same call finds them."""
+    spec = Spec.of(["A", "B"], "bernoulli", "thompson", "doubling", metrics=[REFUNDS], seed=1)
+    assert spec.differs_from(shop.spec.to_json()) == []
+    stored = json.loads(shop.spec.to_json())
+    for part in ("model", "sampler", "batching"):
+        stored[part].pop(SAID, None)
+    assert shop.spec.differs_from(json.dumps(stored)) == []
+    assert Spec.from_json(json.dumps(stored)).model.words == "bernoulli"
+
+
+def test_only_what_was_stated_differently_is_named():
+    spec = Spec.of(["A", "B"], "conversions")
+    others = Spec.of(["A", "B", "C", "D"], "conversions"), Spec.of(["A", "B"], "conversions", horizon=100)
+    assert [spec.differs_from(other.seeded().to_json()) for other in others] == [["arms"], ["horizon"]]
+    stated = Spec.of(["A", "B"], "conversions", batching={"name": "doubling", "first": 7})
+    assert spec.differs_from(stated.seeded().to_json()) == ["batching"]
+
+
+def test_an_experiment_has_two_arms():
+    with pytest.raises(ConfigError, match=r"^An experiment compares between 2 and 1000 arms; got 1\.$"):
+        Spec.of(["A"], "conversions")
+
+
+# Telling
+
+
+def test_one_reward_is_told_without_a_file(shop):
+    assert "1 accepted" in run("tell", "shop", "--unit", "ann", "--reward", "1")
+    decision = json.loads(run("ask", "shop", "--unit", "bob", "--json"))["decisions"][0]
+    assert "id" not in decision
+    assert "1 accepted" in run("tell", "shop", "--decision", decision["decision_id"], "--reward", "0")
+    assert "1 accepted" in run("tell", "shop", "--unit", "ann", "--reward", "1", "--metric", "refunds")
+    assert shop.status()["without_reward"] == 1
+    wrong = (["--unit", "ann"], ["--reward", "1"], ["--unit", "a", "--decision", "b", "--reward", "1"])
+    for options in (*wrong, ["file.csv", "--unit", "ann", "--reward", "1"]):
+        with pytest.raises(ConfigError):
+            run("tell", "shop", *options)
+
+
+@pytest.mark.parametrize(
+    "text", ["Unit,Reward\nann,1\n", "unit;reward\nann;1\n", "UNIT;VALUE\nann;1,0\n", "unit , Reward\nann, 1\n"]
+)
+def test_columns_with_capitals_and_semicolons_are_read(shop, text):
+    assert "1 accepted" in run("tell", "shop", "-", given=text)
+
+
+def test_a_column_of_a_metric_is_a_hint(shop):
+    text = "unit,refunds\nann,1\n"
+    with pytest.raises(ConfigError, match="'refunds' is a metric of this experiment: add --metric 'refunds'"):
+        run("tell", "shop", "-", given=text)
+    assert "1 accepted" in run("tell", "shop", "-", "--metric", "refunds", given=text)
+    with pytest.raises(ConfigError, match=r"it has unit, clicks\.$"):
+        run("tell", "shop", "-", given="unit,clicks\nann,1\n")
+
+
+# Looking
+
+
+def test_exports_have_dates(shop, tmp_path):
+    shop.tell(unit="ann", reward=1)
+    shop.export(tmp_path / "all.csv")
+    with (tmp_path / "all.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    at = table_of(shop).asked_at[0]
+    asked = datetime.datetime.fromisoformat(rows[0]["asked_at"])
+    assert asked.utcoffset() == datetime.timedelta(0)
+    assert asked.timestamp() == pytest.approx(at, abs=1e-6)
+    assert rows[0]["told_at"]
+    assert rows[1]["told_at"] == ""
+    assert [iso_date(at) for at in (0.0, 1e14)] == ["1970-01-01T00:00:00.000000+00:00", "1e+14 s"]
+
+
+def test_equal_shares_look_equal():
+    assert shares([0.3301, 0.3403, 0.3296], 0.007) == [0.333] * 3
+    assert shares([0.30, 0.37, 0.33], 0.007) == [0.3, 0.37, 0.33]
+    assert shares([0.3301, 0.3403, 0.3296], None) == [0.3301, 0.3403, 0.3296]
+    assert shares([None, None], 0.01) == [None, None]
+
+
+def test_an_estimated_allocation_says_its_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    experiment = Experiment.create(tmp_path / "blts.db", "shop", ["A", "B", "C"], "revenue")
+    assert 0.001 < experiment.status()["allocation_error"] < 0.01
+    shown = run("status", "shop")
+    assert shown.count("0.333") == 3
+    assert "standard error" in shown
+
+
+def test_the_audit_log_shows_a_specification_line_by_line(shop):
+    words = _in_words(shop.audit()[0]["detail"])
+    lines = words.split("\n")
+    assert {"arms A, B", "model conversions", "batching doubling(first=64)", "prior learned"} <= set(lines)
+    assert max(map(len, lines)) < 120
+    assert "default reward 0" in _in_words({"spec": {"default_reward": 0, "floor": 0.0, "window": None}})
+
+
+def test_a_run_shorter_than_the_time_between_reports_is_said():
+    (line,) = [text for text in planned(spec_of(), report="3d").in_words() if "report" in text]
+    assert line.endswith("all units come within 1 day, before a report is read after 3 days: only one is read, at the end")
+    assert not any("only one" in text for text in planned(spec_of()).in_words())
