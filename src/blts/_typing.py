@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
-from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
 
 from .diagnosis import ACCEPTANCE_LIMIT, RHAT_LIMIT, STUCK_LIMIT
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, ArrayLike, Bool, Float, Int, Key
+else:  # shapes are for readers and type checkers; importing jaxtyping takes a tenth of a second
+    from jax import Array
+    from jax.typing import ArrayLike
+
+    class Shaped:
+        """`Shaped[Array, "arms dim"]` is `Array`."""
+
+        def __class_getitem__(cls, shape):
+            return shape[0]
+
+    Bool = Float = Int = Key = Shaped
 
 PRNGKey: TypeAlias = Key[Array, ""]
 Scalar: TypeAlias = Float[Array, ""]

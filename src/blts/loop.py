@@ -113,10 +113,9 @@ def run(
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     capacity = int(horizon) if capacity is None else capacity
     horizon = jnp.asarray(horizon, int)
-    lanes, written = start(keys, env, agent, batching, times.shape[0], capacity=capacity, keep_actions=keep_actions)
+    begin, lanes, written = start(keys, env, agent, batching, times.shape[0], capacity=capacity, keep_actions=keep_actions)
     go = _together if agent.incremental else _in_turns
     wanted = jnp.arange(replications) < (replications if used is None else used)
-    begin = beginning(env, agent, batching, capacity)
     lane, written = go(Inputs(keys, wanted, env, agent, batching, times, horizon, begin), lanes, written)
     return Record(
         regret=written.regret,
@@ -130,22 +129,25 @@ def run(
     )
 
 
-def start(keys, env, agent, batching, points: int, *, capacity: int, keep_actions: bool) -> tuple[Lane, Written]:
+class Start(NamedTuple):
+    """What a run starts with."""
+
+    begin: Callable[[PRNGKey], Lane]
+    """A replication's state before round 1."""
+    lanes: Lane
+    """The same of all replications."""
+    written: Written
+
+
+def start(keys, env, agent, batching, points: int, *, capacity: int, keep_actions: bool) -> Start:
     """The state of all lanes before round 1, and the arrays to write to, with room for `capacity` rounds."""
     R = keys.shape[0]
-    action = jax.eval_shape(partial(_row, env), keys[0]).action
+    row = jax.eval_shape(partial(_row, env), keys[0])
     # One slot more than there can be batches: the running batch has one too.
     ends = jnp.zeros((batching.max_batches(capacity, env.actions) + 1, R), int)
-    actions = jnp.zeros((capacity if keep_actions else 0, *action.shape, R), action.dtype)
-    begin = beginning(env, agent, batching, capacity)
-    return jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions)
-
-
-def beginning(env, agent, batching, capacity: int) -> Callable[[PRNGKey], Lane]:
-    """A function from a replication's key to its state before round 1, whose memory has room for `capacity` rounds."""
+    actions = jnp.zeros((capacity if keep_actions else 0, *row.action.shape, R), row.action.dtype)
 
     def begin(key: PRNGKey) -> Lane:
-        row = jax.eval_shape(partial(_row, env), key)
         history = agent.empty(jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), row), capacity)
         key_env, key_agent = _random.split(_random.fold_in(key, 0))
         env_state, obs = env.reset(key_env)
@@ -153,7 +155,7 @@ def beginning(env, agent, batching, capacity: int) -> Callable[[PRNGKey], Lane]:
         none, zero = jnp.zeros((), int), jnp.zeros(())
         return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
 
-    return begin
+    return Start(begin, jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions))
 
 
 def _row(env, key) -> Row:
@@ -224,7 +226,7 @@ def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
     end = _lanes.Program.of(report, example[0], example[-1])
     first = _lanes.Program.of(lambda words: begin(_random.from_words(words)), example[0])
     lanes, written = _in_lockstep(first, parts, end, words, times, horizon, lanes, written)
-    lane = _lanes.vmap(report)(words, lanes)
+    lane = _lanes.over_lanes(end, words, lanes)
     closed_last = written.ends[jnp.maximum(lane.batches - 1, 0), jnp.arange(R)] == horizon
     refreshes = lane.diagnostics.refreshes - (closed_last & (lane.batches > 0))
     return lane._replace(diagnostics=lane.diagnostics._replace(refreshes=refreshes)), written

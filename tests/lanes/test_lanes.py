@@ -78,7 +78,7 @@ def test_random_numbers_are_the_same():
 def test_a_round_in_two_parts_is_the_round(agent):
     """What depends on the key alone is computed ahead, and nothing else is."""
     parts = condition("gaussian", agent, "dynamic", horizon=9)
-    state, _ = loop.start(KEYS, parts.env, parts.agent, parts.batching, 9, capacity=9, keep_actions=False)
+    _, state, _ = loop.start(KEYS, parts.env, parts.agent, parts.batching, 9, capacity=9, keep_actions=False)
     words, pair, half = _random.words_of(KEYS).T, jnp.full(LANES, 2), jnp.full(LANES, 1)
 
     def play(*arguments):
@@ -194,7 +194,7 @@ def test_nothing_is_computed_twice():
 
 def test_a_round_is_what_vmap_makes_of_it():
     parts = condition("gaussian", "blts", "dynamic", horizon=9)
-    state, _ = loop.start(KEYS, parts.env, parts.agent, parts.batching, 9, capacity=9, keep_actions=False)
+    _, state, _ = loop.start(KEYS, parts.env, parts.agent, parts.batching, 9, capacity=9, keep_actions=False)
 
     def play(key, lane):
         return loop.play(parts.env, parts.agent, parts.batching, _random.words_of(key), *_random.Round.of(3), lane, key is not None)

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
-from .._typing import Row, Tree
+from .._typing import Float, Row, Tree
 from ..errors import ConfigError
 
 

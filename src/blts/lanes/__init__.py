@@ -41,6 +41,7 @@ split. `tests/lanes/test_lanes.py` compares random programs with `jax.vmap`.
 from .mapping import explain as explain
 from .mapping import on_cpu as on_cpu
 from .mapping import one_lane as one_lane
+from .mapping import over_lanes as over_lanes
 from .mapping import vmap as vmap
 from .program import Program as Program
 from .program import elementwise as elementwise

@@ -24,15 +24,27 @@ def vmap(f: Callable) -> Callable:
     """
 
     def mapped(*arguments: Tree) -> Tree:
-        leaves = jax.tree.leaves(arguments)
-        lanes = leaves[0].shape[-1]
-        program = Program.of(f, *jax.tree.map(one_lane, arguments))
-        known = dict(zip(program.jaxpr.invars, (Value(x, True) for x in leaves), strict=True))
-        known |= dict(zip(program.jaxpr.constvars, (Value(x, False) for x in program.consts), strict=True))
-        run(program.jaxpr.eqns, known, lanes)
-        return jax.tree.unflatten(program.tree, [spread(read(known, v), lanes) for v in program.jaxpr.outvars])
+        return over_lanes(Program.of(f, *jax.tree.map(one_lane, arguments)), *arguments)
 
     return mapped
+
+
+def over_lanes(program: Program, *arguments: Tree) -> Tree:
+    """Run a program for all lanes.
+
+    Args:
+        program: of one lane.
+        arguments: their leaves have the lanes last.
+
+    Returns:
+        Its results, with the lanes last.
+    """
+    leaves = jax.tree.leaves(arguments)
+    lanes = leaves[0].shape[-1]
+    known = dict(zip(program.jaxpr.invars, (Value(x, True) for x in leaves), strict=True))
+    known |= dict(zip(program.jaxpr.constvars, (Value(x, False) for x in program.consts), strict=True))
+    run(program.jaxpr.eqns, known, lanes)
+    return jax.tree.unflatten(program.tree, [spread(read(known, v), lanes) for v in program.jaxpr.outvars])
 
 
 def explain(f: Callable, *arguments: Tree) -> str:

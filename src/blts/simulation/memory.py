@@ -37,7 +37,8 @@ def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
     """
 
     def one_replication(key):
-        return loop.start(key[None], env, agent, batching, sizes.points, capacity=sizes.rounds, keep_actions=sizes.keep_actions)
+        kept = {"capacity": sizes.rounds, "keep_actions": sizes.keep_actions}
+        return loop.start(key[None], env, agent, batching, sizes.points, **kept)[1:]
 
     shape = (shape_of((env, agent, batching)), sizes._replace(replications=1))
     if shape not in _BYTES:
