@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers on two cores, each with one thread of its own; JAX would otherwise start two in each.
 export XLA_FLAGS ?=
+# Hundreds of processes are started by tests; without bytecode each would parse the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: all test paper check slow bench outputs clean
 

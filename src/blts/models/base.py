@@ -392,12 +392,24 @@ def require_model(owner: str, model: Any) -> None:
         others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""
         raise ConfigError(f"{owner}: {why_lost(model, lost[0])}{others}")
     require_part(f"{owner}: model", model, Model, "Gaussian(prior_mean=[0.0, 1.0])")
-    drawn = jax.eval_shape(lambda model: jnp.asarray(first_arm(model).init(as_key(0))), model).shape
+    drawn = _drawn.eval_shape(model).shape
     if drawn != (model.dim,):
         shape = f"{type(model).__name__} has dim = {model.dim}, and its init draws θ of shape {drawn}"
         raise ConfigError(f"{owner}: {shape}; override both or neither.")
     if not model.contextual:
-        mean = lambda model, theta: jnp.asarray(first_arm(model).mean_reward(theta, (), jnp.asarray(0)))  # noqa: E731
-        shape = jax.eval_shape(mean, model, jax.ShapeDtypeStruct(drawn, jnp.result_type(float))).shape
+        shape = _mean.eval_shape(model, jax.ShapeDtypeStruct(drawn, jnp.result_type(float))).shape
         if shape != ():
             raise ConfigError(f"{owner}: mean_reward of {type(model).__name__} has the shape {shape}; it must return one number.")
+
+
+# Functions of the module: JAX traces them once for all models of one class and shape.
+
+
+@jax.jit
+def _drawn(model: Model) -> Theta:
+    return jnp.asarray(first_arm(model).init(as_key(0)))
+
+
+@jax.jit
+def _mean(model: Model, theta: Theta) -> Scalar:
+    return jnp.asarray(first_arm(model).mean_reward(theta, (), jnp.asarray(0)))
