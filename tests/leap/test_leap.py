@@ -24,6 +24,7 @@ from blts import (
     StaticDoubling,
     Thompson,
     _random,
+    lanes,
     leap,
     sgld,
     simulate,
@@ -169,8 +170,7 @@ def test_the_whole_numbers_of_a_leap_are_those_of_single_precision():
 def generators_in_a_row(f, *arguments) -> int:
     """The longest chain of generators, each of words from the one before, that no optimization barrier takes apart."""
     depth: dict = {}
-    program = jax.make_jaxpr(f)(*arguments).jaxpr
-    for eqn in program.eqns:
+    for eqn in lanes.Program.of(f, *arguments).jaxpr.eqns:  # calls inlined, which JAX 0.11 leaves to the compiler
         before = max((depth.get(v, 0) for v in eqn.invars if not isinstance(v, core.Literal)), default=0)
         is_generator = eqn.params.get("name") == _random.threefry.__name__
         depth |= dict.fromkeys(eqn.outvars, 0 if eqn.primitive.name == "optimization_barrier" else before + is_generator)

@@ -86,4 +86,4 @@ def one_lane(x: Any) -> jax.ShapeDtypeStruct:
     Returns:
         The same without its last axis, to trace functions of one lane with.
     """
-    return jax.ShapeDtypeStruct(x.shape[:-1], x.dtype)
+    return jax.ShapeDtypeStruct(x.shape[:-1], jax.typeof(x).dtype)  # JAX's own dtype: NumPy's may be wider
