@@ -114,7 +114,7 @@ def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
     parts = chosen(PLAYED[world], agent)
     trace = run(parts)
     healthy(trace, parts.env)
-    before = simulation.programs.stepping()._cache_size()
+    before = simulation.programs.stepping(threaded=False)._cache_size()
     # Tables take the step of their row sampler, so theirs is no option.
     own = world != "table" or agent == "ucrl2"
     number = NUMBERS.get(agent) if own else None
@@ -122,11 +122,11 @@ def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
         name, second = number or OF_THE_WORLD[world]
         other = chosen(PLAYED[world], agent, **{name: second})
         healthy(run(other), other.env)
-        assert simulation.programs.stepping()._cache_size() == before, f"a new {name} compiled again"
+        assert simulation.programs.stepping(threaded=False)._cache_size() == before, f"a new {name} compiled again"
     written = {part: from_json(to_json(getattr(parts, part))) for part in ("env", "agent", "batching")}
     for copy in (pickle.loads(pickle.dumps(parts)), parts._replace(**written)):
         again = run(copy)
-        assert simulation.programs.stepping()._cache_size() == before
+        assert simulation.programs.stepping(threaded=False)._cache_size() == before
         assert np.array_equal(again.regret, trace.regret)
         assert np.array_equal(again.mean_reward, trace.mean_reward)
 
@@ -149,10 +149,10 @@ def test_an_agent_is_refused_where_it_cannot_play():
 def test_a_static_count_does_compile_again():
     """The mutant of the test above: a number that shapes the program is seen by the count of compilations."""
     run(chosen(agent="uniform", batching="fixed"))
-    before = simulation.programs.stepping()._cache_size()
+    before = simulation.programs.stepping(threaded=False)._cache_size()
     parts = condition("gaussian", "uniform", "fixed", horizon=HORIZON, batch_size=3)
     run(parts)
-    assert simulation.programs.stepping()._cache_size() == before + 1
+    assert simulation.programs.stepping(threaded=False)._cache_size() == before + 1
 
 
 def test_a_wrong_gain_is_not_healthy():
@@ -304,9 +304,9 @@ def test_an_environment_is_learned(env, agent):
     compiled = set()
     for prior in problem(env).priors:
         parts = chosen(env, agent, prior=prior)
-        before, kind = simulation.programs.stepping()._cache_size(), type(problem(env).model(prior))
+        before, kind = simulation.programs.stepping(threaded=False)._cache_size(), type(problem(env).model(prior))
         healthy(run(parts), parts.env)
-        assert simulation.programs.stepping()._cache_size() - before <= (kind not in compiled)
+        assert simulation.programs.stepping(threaded=False)._cache_size() - before <= (kind not in compiled)
         compiled.add(kind)
     # The recorded dollars are also believed to be Gaussian; everywhere else two priors are two sets of numbers.
     assert len(compiled) == (2 if env.startswith("rand-hie") else 1)

@@ -168,7 +168,7 @@ def test_bad_input_is_refused_in_a_sentence(name, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work was done before the input was checked")
 
-    monkeypatch.setattr(programs, "stepping", lambda: work)
+    monkeypatch.setattr(programs, "stepping", lambda threaded: work)
     call, words = BAD[name]
     with pytest.raises(errors.BltsError, match=words) as refused:
         call()

@@ -254,7 +254,7 @@ def test_a_run_that_does_not_fit_is_refused_before_any_work(monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work was done")
 
-    monkeypatch.setattr(programs, "stepping", lambda: work)
+    monkeypatch.setattr(programs, "stepping", lambda threaded: work)
     monkeypatch.setattr(memory, "available", lambda: 100_000)
     with pytest.raises(MemoryNeeded, match=r"GiB.*chunk=\d+"):
         run("sgld", replications=1000)
@@ -286,7 +286,7 @@ def test_the_chunk_that_is_advised_fits(free, monkeypatch):
         run("sgld", replications=2000, times=1, keep_actions=False)
     chunk = int(str(refused.value).split("chunk=")[1].split()[0])
     assert 1 <= chunk < 2000
-    monkeypatch.setattr(programs, "stepping", lambda: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
+    monkeypatch.setattr(programs, "stepping", lambda threaded: lambda *a, **k: (_ for _ in ()).throw(InterruptedError))
     with pytest.raises(InterruptedError):
         run("sgld", replications=2000, times=1, keep_actions=False, chunk=chunk)
 
@@ -298,16 +298,16 @@ def test_the_chunk_that_is_advised_fits(free, monkeypatch):
 def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch):
     """The second run finds its program compiled; numbers are those of programs without a row too many."""
     rounded = [run(agent, replications=R, horizon=T, times=None, keep_actions=True) for R, T in ((25, 90), (27, 80))]
-    before = programs.stepping()._cache_size()
+    before = programs.stepping(threaded=False)._cache_size()
     rounded.append(run(agent, replications=30, horizon=77, times=None, keep_actions=True))
-    assert programs.stepping()._cache_size() == before
+    assert programs.stepping(threaded=False)._cache_size() == before
     monkeypatch.setattr(programs, "rounded_up", lambda size: size)
     for trace in rounded:
         exact = run(agent, replications=trace.replications, horizon=trace.horizon, times=None, keep_actions=True)
         assert same(trace, exact, but=("distance",))
         # XLA's rsqrt has other last bits in a vector than at the end of an array, which is elsewhere in a larger array.
         np.testing.assert_allclose(trace.diagnostics.distance, exact.diagnostics.distance, rtol=1e-6)
-    assert programs.stepping()._cache_size() > before, "every size of its own is compiled on its own"
+    assert programs.stepping(threaded=False)._cache_size() > before, "every size of its own is compiled on its own"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 255, 499, 500, 501, 1000, 1001, 1023, 9999, 10**6 + 1, 2**31 - 1])

@@ -161,7 +161,7 @@ class Determinant(Batching):
         block = jnp.zeros_like(action) if self.shared else action
         mine = jnp.arange(blocks) == block
         weight = pick(self._by_block("weight", (blocks,)), block)
-        root, ratio, _ = rank_one(pick(state.root, block), jnp.sqrt(weight) * jnp.asarray(x, float))
+        root, ratio, _ = rank_one(pick(state.root, block), jnp.asarray(x, float), weight)
         growth = state.growth + jnp.where(mine if self.per_arm else True, jnp.log(ratio), 0.0)
         due = jnp.any(growth > jnp.log(self.factor))
         return Precision(jnp.where(mine[:, None, None], root, state.root), jnp.where(due, 0.0, growth)), due

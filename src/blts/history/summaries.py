@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -25,27 +24,24 @@ def remember_summary(model: Any, summaries: Tree, row: Row, live: Bool[Array, ""
     Returns:
         The new summaries.
     """
-    return remember_arm(lambda single, summary: single.add(summary, row), model, summaries, row.action, live)
+    added = arm(model, row.action).add(arm(summaries, row.action), row)
+    return keep_arm(added, summaries, row.action, live)
 
 
-def remember_arm(
-    add: Callable[[Any, Tree], Tree], model: Any, histories: Tree, action: Int[Array, ""], live: Bool[Array, ""]
-) -> Tree:
+def keep_arm(new: Tree, old: Tree, action: Int[Array, ""], live: Bool[Array, ""]) -> Tree:
     """Change what is remembered of one arm.
 
     Args:
-        add: from the model of that arm and its history to its new history.
-        model: stacked.
-        histories: of every arm.
+        new: the changed history of that arm, or of every arm as if it were that one.
+        old: the histories of every arm.
         action: the arm.
         live: False where nothing is to be changed.
 
     Returns:
         The new histories.
     """
-    added = add(arm(model, action), arm(histories, action))
-    mine = (jnp.arange(jax.tree.leaves(histories)[0].shape[0]) == action) & live
-    return jax.tree.map(lambda new, old: jnp.where(mine.reshape(mine.shape + (1,) * (old.ndim - 1)), new, old), added, histories)
+    mine = (jnp.arange(jax.tree.leaves(old)[0].shape[0]) == action) & live
+    return jax.tree.map(lambda a, b: jnp.where(mine.reshape(mine.shape + (1,) * (b.ndim - 1)), a, b), new, old)
 
 
 def counts_of(history: Tree) -> Int[Array, "*block arms"]:

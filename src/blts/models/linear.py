@@ -172,8 +172,8 @@ class Linear(NormalCoefficients, Model):
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "marginal", "normal")
     def normal_after(self, normal, row):
         x = self._x(row.obs)
-        new = rank_one(normal.root, x / self.sd)
-        error = (row.reward - jnp.sum(x * normal.mean)) / self.sd
+        new = rank_one(normal.root, x, 1.0 / jnp.square(self.sd))
+        error = row.reward - jnp.sum(x * normal.mean)
         return Normal(normal.mean + new.gain * error, new.root)
 
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")

@@ -119,7 +119,8 @@ def simulate(
         at_once = min(chunk or replications, replications)
         sizes = Sizes(horizon, len(rounds), at_once, keep_actions).rounded_up()
         memory.check(env, agent, batching, sizes, replications)
-        run, records = Run(root, env, agent, batching, rounds, horizon), []
+        block = memory.block(env, agent, batching, sizes) if chosen == "step" else replications
+        run, records = Run(root, env, agent, batching, rounds, horizon, block), []
         for done in range(0, replications, at_once):
             now = min(at_once, replications - done)
             records += execute(run, chosen, first + done, now, threads, keep_actions)

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from .. import loop
 from .._random import as_key
+from .._typing import Tree
 from ..agents import Agent
 from ..batching import Batching
 from ..envs import Env
 from ..errors import MemoryNeeded
 from . import stored
-from .programs import Sizes, rounded_up, shape_of
+from .programs import VECTOR, Sizes, rounded_up, shape_of
 
 # The carry of the loop, a second copy while XLA moves it, and the log sorted by arm at a refresh.
 COPIES = 3
 
-_BYTES: dict[Any, int] = {}
-"""Of one replication, by shape: tracing takes longer than many a run."""
+# A core's second cache. What every round reads and writes is several times faster there than in memory.
+CACHE = 2**20
+SMALLEST_BLOCK = 112  # lanes; with fewer, starting the kernels of XLA takes as long as the cache saves
+
+
+class Bytes(NamedTuple):
+    """Of one replication."""
+
+    all: int
+    round: int
+    """What every round reads and writes, where all lanes are in the same round (`Agent.incremental`); 0 elsewhere."""
+
+
+_BYTES: dict[Any, Bytes] = {}
+"""By shape: tracing takes longer than many a run."""
 
 
 def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
@@ -36,6 +50,28 @@ def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
         Bytes.
     """
 
+    return COPIES * sizes.replications * _bytes(env, agent, batching, sizes).all
+
+
+def block(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
+    """How many replications run together at most, so that what a round reads and writes stays in a core's cache.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+        sizes: the run's array sizes.
+
+    Returns:
+        That many, a multiple of `VECTOR`; all replications on other devices, and where rounds read little.
+    """
+    read = _bytes(env, agent, batching, sizes).round if jax.default_backend() == "cpu" else 0
+    if read * sizes.replications <= CACHE:
+        return sizes.replications
+    return max(SMALLEST_BLOCK, CACHE // read // VECTOR * VECTOR)
+
+
+def _bytes(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> Bytes:
     def one_replication(key):
         kept = {"capacity": sizes.rounds, "keep_actions": sizes.keep_actions}
         return loop.start(key[None], env, agent, batching, sizes.points, **kept)[1:]
@@ -45,12 +81,16 @@ def needed(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> int:
         where = stored.address("bytes", sizes._replace(replications=1), (env, agent, batching))
         found = where and stored.read(where)
         if not found:
-            arrays = jax.tree.leaves(jax.eval_shape(one_replication, as_key(0)))
-            found = b"%d" % sum(math.prod(array.shape) * array.dtype.itemsize for array in arrays)
+            lane, written = jax.eval_shape(one_replication, as_key(0))
+            found = b"%d %d" % (_size(lane) + _size(written), _size(lane) if agent.incremental else 0)
             if where:
                 stored.write(where, found)
-        _BYTES[shape] = int(found)
-    return COPIES * sizes.replications * _BYTES[shape]
+        _BYTES[shape] = Bytes(*map(int, found.split()))
+    return _BYTES[shape]
+
+
+def _size(tree: Tree) -> int:
+    return sum(math.prod(array.shape) * array.dtype.itemsize for array in jax.tree.leaves(tree))
 
 
 def available() -> int | None:

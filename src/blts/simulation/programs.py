@@ -25,10 +25,13 @@ from . import stored
 
 LONGEST = int(np.iinfo(np.int32).max)  # rounds and replications are counted in 32 bits
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
+VECTOR = 16  # numbers of a vector: blocks of so many lanes, or a multiple, leave no remainder
 COARSE = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 500)  # sizes of programs for so few replications or rounds that more are cheap
 
 # XLA hands reductions to a library whose calls cost more than these reductions take; and wide vectors pay here.
 CPU_OPTIONS = {"xla_cpu_experimental_ynn_fusion_type": "", "xla_cpu_prefer_vector_width": 512}
+# XLA divides large kernels among all cores. Where each core has replications of its own, dividing and waiting only cost time.
+WITHIN_THREAD = {**CPU_OPTIONS, "xla_disable_hlo_passes": "cpu-parallel-task-assigner"}
 
 
 class Sizes(NamedTuple):
@@ -77,14 +80,32 @@ class Run(NamedTuple):
     times: np.ndarray
     """The rounds at which the regret is recorded."""
     horizon: int
+    block: int
+    """How many replications of a thread run together at most; see `memory.block`."""
+
+    def parts(self, replications: int, threads: int) -> tuple[int, int]:
+        """How replications are divided.
+
+        Args:
+            replications: how many.
+            threads: how many parts there are at least.
+
+        Returns:
+            The number of parts, and the replications of each; the last may have fewer.
+        """
+        size = -(-replications // threads)
+        if size > self.block:
+            even = -(-replications // -(-replications // self.block))
+            size = -(-even // VECTOR) * VECTOR
+        return -(-replications // size), size
 
 
 @cache
-def stepping() -> Callable[..., Record]:
-    """`loop.run`, compiled for this machine's devices."""
+def stepping(threaded: bool) -> Callable[..., Record]:
+    """`loop.run`, compiled for this machine's devices; `threaded` where each core runs its own replications."""
     on_cpu = jax.default_backend() == "cpu"
     run = loop.run if on_cpu or jax.local_device_count() == 1 else on_all_devices
-    options = CPU_OPTIONS if on_cpu else None
+    options = (WITHIN_THREAD if threaded else CPU_OPTIONS) if on_cpu else None
     return jax.jit(run, static_argnames=("capacity", "replications", "keep_actions"), compiler_options=options)
 
 
@@ -113,7 +134,7 @@ _COMPILING: dict[Any, threading.Lock] = {}
 
 
 def execute(run: Run, engine: str, first: int, replications: int, threads: int | None, keep_actions: bool) -> list[Record]:
-    """Run replications in equal parts, one for each thread: XLA runs a part in the thread that calls it.
+    """Run replications in equal parts, one or more for each thread: XLA runs a part in the thread that calls it.
 
     Args:
         run: what is simulated.
@@ -127,14 +148,17 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
         The records of the parts, as NumPy arrays, in the order of the replications.
     """
     on_cpu = jax.default_backend() == "cpu"
-    parts = (threads or cores()) if on_cpu and replications >= WORTH_SPLITTING else 1
-    size = -(-replications // parts)
+    threaded = on_cpu and replications >= WORTH_SPLITTING
+    threads = (threads or cores()) if threaded else 1
+    parts, size = run.parts(replications, threads)
     exact = Sizes(run.horizon, len(run.times), size, keep_actions)
     sizes = exact.rounded_up()
+    if parts > threads:
+        sizes = sizes._replace(replications=size)
     times = np.concatenate([run.times, np.full(sizes.points - exact.points, LONGEST, np.int32)])
     inputs = (run.key, run.env, run.agent, run.batching, times)
     batches = run.batching.max_batches(run.horizon, run.env.actions) + 1
-    program = _program(engine, inputs, sizes)
+    program = _program(engine, inputs, sizes, threaded)
 
     def part(i: int) -> Record:
         wanted = min(size, replications - i * size)
@@ -146,33 +170,32 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
             regret=record.regret[: exact.points], ends=record.ends[:batches], actions=record.actions[: keep_actions * run.horizon]
         )
 
-    if parts == 1:
-        return [part(0)]
-    others = _pool(parts - 1).map(part, range(1, parts))
-    return [part(0), *others]
+    if threads == 1:
+        return [part(i) for i in range(parts)]
+    return list(_pool(threads).map(part, range(parts)))
 
 
-def _program(engine: str, inputs: tuple[Any, ...], sizes: Sizes) -> Callable[..., Record]:
+def _program(engine: str, inputs: tuple[Any, ...], sizes: Sizes, threaded: bool) -> Callable[..., Record]:
     """The program of these sizes, compiled: kept from before, if there is one."""
-    shape = (engine, shape_of(inputs), sizes, tuple(jax.config.values.values()))  # type: ignore[attr-defined]
+    shape = (engine, shape_of(inputs), sizes, threaded, tuple(jax.config.values.values()))  # type: ignore[attr-defined]
     if shape not in _PROGRAMS:
         with _COMPILING.setdefault(shape, threading.Lock()):
             if shape not in _PROGRAMS:
                 settings = {"capacity": sizes.rounds, "replications": sizes.replications, "keep_actions": sizes.keep_actions}
                 nothing = (np.int32(0),) * 3  # no rounds of no replications
-                program = _kept(engine, (*inputs, *nothing), settings) or _traced(engine, settings)
+                program = _kept(engine, (*inputs, *nothing), settings, threaded) or _traced(engine, settings, threaded)
                 program(*inputs, *nothing)
                 _PROGRAMS[shape] = program
     return _PROGRAMS[shape]
 
 
-def _traced(engine: str, settings: dict[str, Any]) -> Callable[..., Record]:
-    return partial(leap.run if engine == "leap" else stepping(), **settings)
+def _traced(engine: str, settings: dict[str, Any], threaded: bool) -> Callable[..., Record]:
+    return partial(leap.run if engine == "leap" else stepping(threaded), **settings)
 
 
-def _kept(engine: str, inputs: tuple[Any, ...], settings: dict[str, Any]) -> Callable[..., Record] | None:
+def _kept(engine: str, inputs: tuple[Any, ...], settings: dict[str, Any], threaded: bool) -> Callable[..., Record] | None:
     if engine != "leap":
-        return stored.program(loop.run, CPU_OPTIONS, inputs, settings)
+        return stored.program(loop.run, WITHIN_THREAD if threaded else CPU_OPTIONS, inputs, settings)
     with leap.PRECISE():
         program = stored.program(leap.engine.run, None, inputs, settings)
     return program and leap.PRECISE()(program)

@@ -10,7 +10,7 @@ from ..._module import module
 from ..._typing import Info, Row
 from ...declared import fact, provides, rests_on, why_lost
 from ...errors import ConfigError
-from ...history.summaries import remember_arm, remember_summary
+from ...history.summaries import keep_arm, remember_summary
 from ...models import marginal
 from ...models.base import Model
 from ...models.drawing import draws_from_marginal, laws_of_normal, marginals, posterior_draws
@@ -62,7 +62,9 @@ class Exact(Belief):
 
     def remember(self, model, history, row, live):
         if holds_normal(model) and provides(model, "normal_after"):
-            return remember_arm(lambda single, normal: single.normal_after(normal, row), model, history, row.action, live)
+            # Every arm is updated, and one is kept: to pick that one first would read all matrices once more.
+            after = jax.vmap(lambda single, normal: single.normal_after(normal, row))(model, history)
+            return keep_arm(after, history, row.action, live)
         return remember_summary(model, history, row, live)
 
     def refresh(self, keys, model, state, history):
