@@ -107,7 +107,9 @@ class Perturb(OnChain, Belief):
         arms = jnp.arange(arms_of(model))
         prior_mean, prior_sd = jax.vmap(lambda single, x, a: single.prior_mean_reward(x, a))(model, obs, arms)
         seen = state.n > 0
-        return marginal.NormalLaw(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
+        return marginal.NormalLaw(
+            jnp.where(seen, mean, prior_mean), jnp.maximum(jnp.where(seen, sd, prior_sd), marginal.LEAST_SD)
+        )
 
     @rests_on("draw")
     def normal(self, model, state) -> Normal | None:
