@@ -1,4 +1,4 @@
-"""Subclasses of contextual parts that override one method: what they play has the probabilities that they say, or they are refused."""
+"""Subclasses of contextual parts that override one method: they play with the probabilities that they say, or are refused."""
 
 from __future__ import annotations
 

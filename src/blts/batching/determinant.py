@@ -49,8 +49,8 @@ class Determinant(Batching):
         features: the features of an arm; None for `contexts.features`.
         max_norm: the largest |φ|, where there is one. It bounds the number of batches, and so the memory that a simulation needs.
         limits: to be left out; computed from the others where `max_norm` is given.
-        centre: what is subtracted from the features, as a model does that standardises them: one number for each of them, or one row
-            for each arm; None for nothing.
+        centre: what is subtracted from the features, as a model does that standardises them: one number for each of them, or one
+            row for each arm; None for nothing.
         scale: what they are then divided by; None for 1. `max_norm` is of what results.
 
     >>> from blts import Determinant, Linear, Thompson
