@@ -62,6 +62,7 @@ NUMBERS = {
     "laplace-ts": ("temperature", 2.0),
     "lin-ucb": ("width", 2.0),
     "logistic-ucb": ("width", 2.0),
+    "oful": ("norm", 3.0),
     "contextual-eps-greedy": ("c", 2.0),
     "square-cb": ("gamma", 1.0),
 }

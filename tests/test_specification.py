@@ -187,7 +187,7 @@ def test_regret_of_other_means_than_are_sampled_is_said(theta):
 
     (why,) = warnings(Mirrored())
     assert "Mirrored overrides sample: arm" in why
-    assert "override mean_reward too" in why
+    assert "override sample and mean_reward so that they agree" in why
     assert warnings(Consistent()) == warnings(Noisier()) == []
 
 

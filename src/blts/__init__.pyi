@@ -20,6 +20,7 @@ from ._module import to_json as to_json
 from ._typing import Info as Info
 from ._typing import Played as Played
 from ._typing import Row as Row
+from .agents import OFUL as OFUL
 from .agents import PSRL as PSRL
 from .agents import UCB as UCB
 from .agents import UCB1 as UCB1

@@ -13,6 +13,7 @@ from ._module import short
 from ._typing import Array, Float, Row
 from .agents.base import argmax
 from .declared import provides, why_lost
+from .envs import Bandit, Contextual
 from .errors import ConfigError
 from .models import Model, Tabular
 from .models.arms import arm
@@ -22,6 +23,7 @@ from .models.support import SUPPORTS, WITHIN, support_of_likelihood
 SURE = 6.0  # standard errors: large, so that heavy-tailed rewards raise no false alarm
 RUNS, ROUNDS = 32, 8  # of random play, where the support of the rewards is not declared
 SAMPLES = 4096  # rewards of each arm, where it is not declared that their mean is `mean_reward`
+INSTANCES = 8  # draws of θ and of a context for which they are drawn
 
 
 def check_rewards(env: Any, agent: Any) -> None:
@@ -68,7 +70,9 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
     Returns:
         A warning, or nothing.
     """
-    if isinstance(env.model, Model) and not env.model.mean_of_samples and why_lost(env, "pays_as_model") is None:
+    if isinstance(env, Contextual) and not env.regret_fits_rewards:
+        return _stale_step(env)
+    if isinstance(env, Bandit | Contextual) and not env.model.mean_of_samples and why_lost(env, "pays_as_model") is None:
         return _stale_mean(env)
     if why_lost(env, "pays_as_model") is None or env.theta is None or len(rewards) < 2:
         return ()
@@ -88,22 +92,63 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
     )
 
 
-def _stale_mean(env: Any) -> tuple[str, ...]:
-    """A warning where `sample` of the environment's model has another mean than its `mean_reward`."""
-    paid, error, said = (np.asarray(x, float) for x in _sampled(_random.as_key(0), env))
-    wrong = np.flatnonzero(~(np.abs(paid - said) <= SURE * error + 1e-3 * np.abs(said)))
+def _stale_step(env: Contextual) -> tuple[str, ...]:
+    """A warning where rewards and regrets of a first round do not add up to the same number for all arms, the best mean."""
+    keys = _random.split(_random.as_key(0), INSTANCES)
+    paid, error, regret = (np.asarray(x, float) for x in _stepped(keys, env))
+    best = np.argmin(np.where(np.isfinite(regret), regret, np.inf), 1)[:, None]
+    less = np.take_along_axis(paid, best, 1) - paid
+    more = regret - np.take_along_axis(regret, best, 1)
+    wrong = np.argwhere(np.abs(less - more) > SURE * np.hypot(error, np.take_along_axis(error, best, 1)) + 1e-3 * np.abs(paid))
     if not wrong.size:
         return ()
-    name, a = type(env.model).__name__, wrong[0]
+    i = tuple(wrong[0])
     return (
-        f"{name} overrides sample: arm {a} pays {paid[a]:.3g} a round, and mean_reward, from which regret is computed, says "
-        f"{said[a]:.3g}; override mean_reward too.",
+        f"{str(why_lost(env, 'regret_fits_rewards')).split(',')[0]}: arm {i[1]} pays {less[i]:.3g} a round less than arm "
+        f"{best[i[0], 0]}, and its regret is larger by {more[i]:.3g}; give its Step a regret of its own, or override means.",
     )
 
 
 @jax.jit
-def _sampled(key: Array, env: Any) -> tuple[Array, Array, Array]:
-    """The mean of some rewards of each arm, its standard error, and what `mean_reward` says."""
+def _stepped(keys: Array, env: Contextual) -> tuple[Array, Array, Array]:
+    """The mean reward of each arm in a first round, its standard error, and the regret; all NaN for arms that are not available."""
+
+    def once(key):
+        key_reset, key_steps = _random.split(key)
+        state, _ = env.reset(key_reset)
+
+        def of_arm(a):
+            keys = _random.split(_random.fold_in(key_steps, a), SAMPLES)
+            steps = jax.vmap(lambda key: env.step(key, state, a)[1])(keys)
+            return jnp.mean(steps.reward), jnp.std(steps.reward) / SAMPLES**0.5, jnp.mean(steps.regret)
+
+        return jax.vmap(of_arm)(jnp.arange(env.actions))
+
+    return jax.vmap(once)(keys)
+
+
+def _stale_mean(env: Any) -> tuple[str, ...]:
+    """A warning where `sample` of the environment's model has another mean than its `mean_reward`."""
+    keys = _random.split(_random.as_key(0), INSTANCES if env.model.contextual or env.theta is None else 1)
+    paid, error, said = (np.asarray(x, float) for x in _sampled(keys, env))
+    wrong = np.argwhere(~(np.abs(paid - said) <= SURE * error + 1e-3 * np.abs(said)))
+    if not wrong.size:
+        return ()
+    i = tuple(wrong[0])
+    overrides = str(why_lost(env.model, "mean_of_samples")).split(",")[0]
+    return (
+        f"{overrides}: arm {i[1]} pays {paid[i]:.3g} a round, and mean_reward, from which regret is computed, says {said[i]:.3g}; "
+        "override sample and mean_reward so that they agree.",
+    )
+
+
+@jax.jit
+def _sampled(keys: Array, env: Any) -> tuple[Array, Array, Array]:
+    """The mean of some rewards of each arm, its standard error, and what `mean_reward` says, for an instance of each key."""
+    return jax.vmap(lambda key: _sampled_once(key, env))(keys)
+
+
+def _sampled_once(key: Array, env: Any) -> tuple[Array, Array, Array]:
     key_obs, key_theta, key_rewards = _random.split(key, 3)
     _, obs = env.reset(key_obs)
     theta = env.parameters(key_theta)

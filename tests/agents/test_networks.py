@@ -45,19 +45,44 @@ def lost(model, belief, **options) -> np.ndarray:
 SHARED = {"shared": True, "features": WithOffsets(2)}
 
 
+BEST_LINE = 37.5
+"""What the best linear rule loses in the last third of the rounds.
+
+It plays an arm where u = (x₁ + x₂)/√2 is above some c. Given u > 0, E sign(x₁x₂) = P(|v| < u) - P(|v| > u) = 4Φ(u) - 3, so c has
+Φ(c) = 3/4, and E[sign(x₁x₂); u > c] = ∫ (4p - 3) dp from 3/4 to 1 is 1/8. The rule is right with probability 1/2 + 1/8: of 100 rounds it
+loses 37.5, and uniform play 50. No other number of this file's limits was measured.
+"""
+
+
+def test_the_best_linear_rule():
+    """Over all directions and thresholds, on a million contexts: E[sign(x₁x₂); w·x > c] is at most 1/8, up to 4 standard errors."""
+    x = np.random.default_rng(0).normal(size=(1_000_000, 2))
+    sign = np.sign(x[:, 0] * x[:, 1])
+    most = []
+    for angle in np.linspace(0, np.pi, 12, endpoint=False):
+        order = np.argsort(-(x @ [np.cos(angle), np.sin(angle)]))
+        most.append(np.abs(np.cumsum(sign[order])).max() / len(x))
+    assert abs(max(most) - 1 / 8) < 4e-3
+    assert HORIZON // 3 * (1 / 2 - 1 / 8) == BEST_LINE
+
+
+def beats_lines(losses: np.ndarray) -> bool:
+    """Whether the mean loss is four standard errors below that of the best linear rule."""
+    return losses.mean() + 4 * losses.std(ddof=1) / np.sqrt(len(losses)) < BEST_LINE
+
+
 def test_a_network_learns_what_a_linear_model_cannot():
-    """Of 100 rounds, uniform play loses 50."""
     linear = lost(Linear(np.zeros(4), 1.0, 0.3), Exact(), **SHARED)
-    assert linear.mean() > 40
-    network = lost(Network(4, (12,), 2.0, 0.3), LastLayer(), **SHARED)
-    assert network.mean() < 15
+    assert linear.mean() > BEST_LINE - 4 * np.sqrt(HORIZON // 3 / 4 / RUNS)  # a wrong arm costs 1: its variance is at most 1/4
+    assert not beats_lines(linear)
+    assert beats_lines(lost(Network(4, (12,), 2.0, 0.3), LastLayer(), **SHARED))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("belief", [LastLayer(), Pool(mala(steps=40), 16)], ids=["last layer", "pool"])
 def test_disjoint_networks_learn_it_too(belief):
     """Langevin over the whole network as well as its last layer."""
-    assert lost(Network(2, (12,), 2.0, 0.3), belief).mean() < 15
+    assert beats_lines(lost(Network(2, (12,), 2.0, 0.3), belief))
 
 
 # The last layer

@@ -10,8 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import UCB1, Context, Determinant, Gaussian, Linear, Thompson, contexts, from_json, random, theory, to_json
+from blts import (
+    UCB1,
+    Context,
+    Determinant,
+    Gaussian,
+    LaplaceApproximation,
+    Linear,
+    Logistic,
+    Thompson,
+    contexts,
+    from_json,
+    random,
+    theory,
+    to_json,
+)
 from blts.errors import ConfigError
+from blts.models import standardised
 
 DIM, ARMS, ROUNDS = 3, 4, 400
 
@@ -152,6 +167,36 @@ def test_an_agent_gives_its_numbers():
     assert (scheme.shared, scheme.features, scheme.dim) == (True, crossed, DIM * ARMS)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("model", [Linear(np.zeros(DIM), PRECISION**-0.5, 0.5), Logistic(np.zeros(DIM), PRECISION**-0.5)])
+def test_a_model_that_standardises_has_the_determinant_of_what_it_learns_from(model, shared):
+    """Features of means and sds far from 0 and 1; the mutants leave out the centre, or the scale."""
+    x, played = script(7)
+    x = (x * [30.0, 0.1, 2.0] + [100.0, -5.0, 0.0]).astype(np.float32)
+    agent = Thompson(standardised(model, x), LaplaceApproximation(), arms=ARMS, shared=shared)
+    scheme, weight = Determinant.of(agent), 4.0 if isinstance(model, Linear) else 0.25
+    right = lambda z: by_hand(z, played, 2.0, PRECISION, weight, blocks=1 if shared else ARMS)  # noqa: E731
+    assert ends(scheme, x, played) == right((x - x.mean(0)) / x.std(0))
+    assert ends(scheme, x, played) != right(x / x.std(0))
+    assert ends(scheme, x, played) != right(x - x.mean(0))
+    assert np.allclose(scheme.centre, x.mean(0), rtol=1e-4)
+    assert from_json(to_json(scheme)).scale.shape == scheme.scale.shape
+
+
+def test_arms_may_be_standardised_each_by_its_own_numbers():
+    x, played = script(8)
+    centre, scale = np.random.default_rng(0).normal(size=(ARMS, DIM)), np.array([[0.5], [1.0], [2.0], [4.0]]) * np.ones(DIM)
+    scheme = Determinant.of(Thompson(Linear(np.zeros(DIM), centre=centre, scale=scale), arms=ARMS))
+    assert ends(scheme, x, played) == by_hand((x - centre[played]) / scale[played], played, 2.0, 1.0, 1.0)
+
+
+class Cubed(Linear):
+    """Learns from other features than it says."""
+
+    def _x(self, obs):
+        return super()._x(obs) ** 3
+
+
 class OwnView(Thompson):
     """Its model learns from other features than those of the round."""
 
@@ -161,6 +206,9 @@ class OwnView(Thompson):
 
 REFUSED = {
     "OwnView overrides seen": lambda: Determinant.of(OwnView(Linear([0.0, 0.0]), arms=3)),
+    r"Cubed has no bound .*\(Cubed overrides _x": lambda: Determinant.of(Thompson(Cubed([0.0, 0.0]), arms=3)),
+    "scale must be > 0": lambda: Determinant(2, scale=[1.0, 0.0]),
+    "centre has shape": lambda: Determinant(2, centre=[1.0, 0.0, 0.0]),
     "factor must be above 1": lambda: Determinant(2, 1.0),
     "dim must": lambda: Determinant(0),
     "prior_precision must be > 0": lambda: Determinant(2, prior_precision=0.0),

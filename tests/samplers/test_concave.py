@@ -27,7 +27,8 @@ MEAN, MODE = np.array([0.330413, 1.016527]), np.array([0.304795, 0.886244])
 COVARIANCE = np.array([[0.366316, 0.017482], [0.017482, 0.351912]])
 ARMS = np.array([[1, 0.3], [1, -0.7], [0.5, 1]])
 BEST = np.array([0.1046, 0.0307, 0.8647])
-SIZE = 40_000
+SIZE = 160_000
+"""Twelve refreshes of 40,000 chains had no bias (covariances off by -0.002 ± 0.003) and an sd of 0.009: 0.02 is 4.5 sds here."""
 
 
 def log_of(X, rewards) -> Log:
@@ -36,8 +37,8 @@ def log_of(X, rewards) -> Log:
     return Log(rows, jnp.arange(n), jnp.full(1, n), jnp.asarray(0), jnp.asarray(n))
 
 
-def agent_of(steps: int) -> Thompson:
-    return Thompson(Logistic([0.0, 0.0]), Pool(mala(steps=steps), SIZE), arms=3, shared=True)
+def agent_of(steps: int, size: int = SIZE) -> Thompson:
+    return Thompson(Logistic([0.0, 0.0]), Pool(mala(steps=steps), size), arms=3, shared=True)
 
 
 @jax.jit
@@ -49,11 +50,11 @@ def refreshed(agent, key):
 
 
 def is_posterior(thetas) -> bool:
-    """Whether mean and covariance are within 0.02 posterior sds of the exact ones, and their squares."""
+    """Whether the mean is within 0.02 posterior sds of the exact one, and the covariance within 0.02 of their products."""
     sd = np.sqrt(np.diag(COVARIANCE))
     mean = (thetas.mean(0) - MEAN) / sd
     covariance = (np.cov(thetas.T) - COVARIANCE) / np.outer(sd, sd)
-    return bool(np.abs(mean).max() < 0.02 and np.abs(covariance).max() < 0.04)
+    return bool(np.abs(mean).max() < 0.02 and np.abs(covariance).max() < 0.02)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +69,7 @@ def test_a_pool_of_logistic_coefficients_has_the_moments_of_the_posterior(pool):
     assert is_posterior(np.asarray(state.thetas[0], float))
     assert bool(info.sound)
     # The mutants: too few steps from the prior, and the normal approximation at the mode.
-    few, _ = refreshed(agent_of(2), random.key(0))
+    few, _ = refreshed(agent_of(2, SIZE // 8), random.key(0))
     assert not is_posterior(np.asarray(few.thetas[0], float))
     curvature = (FEATURES.T * (p := 1 / (1 + np.exp(-FEATURES @ MODE))) * (1 - p)) @ FEATURES
     laplace = np.random.default_rng(0).multivariate_normal(MODE, np.linalg.inv(np.eye(2) + curvature), SIZE)

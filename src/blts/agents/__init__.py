@@ -16,6 +16,7 @@ from .index import BayesUCB as BayesUCB
 from .index import EpsilonGreedy as EpsilonGreedy
 from .index import SuccessiveElimination as SuccessiveElimination
 from .index import Uniform as Uniform
+from .oful import OFUL as OFUL
 from .psrl import PSRL as PSRL
 from .psrl import Follow as Follow
 from .thompson import Thompson as Thompson

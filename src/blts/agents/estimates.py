@@ -18,7 +18,7 @@ from .beliefs.normal import require_normal
 from .thompson import Thompson
 
 
-class _OnEstimates(Thompson):
+class OnEstimates(Thompson):
     """What these agents share with Thompson sampling: the model, how its posterior is held, and what is remembered."""
 
     def check(self):
@@ -65,17 +65,17 @@ def _nonnegative(owner: Thompson, name: str) -> None:
     require(owner, holds, f"{name} must be ≥ 0 and finite; got {short(value)}.")
 
 
-def _one_hot(action, actions: int) -> Float[Array, " arms"]:
+def one_hot(action, actions: int) -> Float[Array, " arms"]:
+    """1 for the action, 0 for all others."""
     return jnp.where(jnp.arange(actions) == action, 1.0, 0.0)
 
 
 @module
-class UCB(_OnEstimates):
+class UCB(OnEstimates):
     """Play the largest mean + width · sd of the posterior's mean reward: LinUCB (Li et al. 2010) where the model is linear.
 
     With the ridge parameter λ = sd²/prior_sd² of a `Linear` model, LinUCB's α is width · sd. With `shared=True` this is its shared
-    form; with a batching scheme that ends batches when a determinant has grown it is rarely switching OFUL at a constant width.
-    Of a logistic model the sd is that of the Laplace approximation.
+    form. `OFUL` has a width that grows with the determinant. Of a logistic model the sd is that of the Laplace approximation.
 
     Args:
         model: what is believed of the arms' rewards; it needs contexts.
@@ -110,11 +110,11 @@ class UCB(_OnEstimates):
     @rests_on("act")
     def propensities(self, state, obs=()) -> Float[Array, " arms"]:  # type: ignore[override]
         """1 for the arm that is played."""
-        return _one_hot(self._best(state, obs), self.actions)
+        return one_hot(self._best(state, obs), self.actions)
 
 
 @module
-class Greedy(_OnEstimates):
+class Greedy(OnEstimates):
     """Play the best estimate; with probability ε_t = min(1, c·N/t) any available arm instead. N is the number of arms.
 
     Args:
@@ -153,7 +153,7 @@ class Greedy(_OnEstimates):
         """P(a is played) in this round of the batch."""
         explore = jnp.minimum(1.0, self.c * self.actions / played.t)
         open_arms = _open(obs, self.actions)
-        return explore * open_arms / jnp.sum(open_arms) + (1.0 - explore) * _one_hot(self._best(state, obs), self.actions)
+        return explore * open_arms / jnp.sum(open_arms) + (1.0 - explore) * one_hot(self._best(state, obs), self.actions)
 
 
 def _open(obs, actions: int) -> Float[Array, " arms"]:
@@ -163,7 +163,7 @@ def _open(obs, actions: int) -> Float[Array, " arms"]:
 
 
 @module
-class SquareCB(_OnEstimates):
+class SquareCB(OnEstimates):
     """Inverse gap weighting (Foster & Rakhlin 2020): P(a) = 1/(N + γ_t · gap_a), the rest for the best estimate; γ_t = gamma·√t.
 
     N is the number of available arms and gap_a how far the estimate of arm a is below the best.
@@ -196,7 +196,7 @@ class SquareCB(_OnEstimates):
         gap = jnp.maximum(mean[best] - mean, 0.0)
         others = open_arms / (jnp.sum(open_arms) + self.gamma * jnp.sqrt(t) * gap)
         others = jnp.where(jnp.arange(self.actions) == best, 0.0, others)
-        return others + (1.0 - jnp.sum(others)) * _one_hot(best, self.actions)
+        return others + (1.0 - jnp.sum(others)) * one_hot(best, self.actions)
 
     def act(self, key, state, obs, played):
         ends = jnp.cumsum(self._weights(state, obs, played.t))

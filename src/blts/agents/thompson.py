@@ -131,7 +131,11 @@ class Thompson(Agent):
         laws = self.laws(state, obs) if self.model.contextual else None
         if isinstance(laws, marginal.NormalLaw):
             return laws.mean + laws.sd * _random.normal(key, (self.actions,))
-        return self.mean_rewards(self.belief.draw(key, self.model, state), obs)
+        drawn = self.mean_rewards(self.belief.draw(key, self.model, state), obs)
+        if laws is None:
+            return drawn
+        # `laws` gives arms whose features are all zero a spread too small to see, so that none is preferred; here likewise.
+        return drawn + marginal.LEAST_SD * _random.normal(_random.fold_in(key, self.actions), (self.actions,))
 
     def mean_rewards(self, theta, obs) -> Float[Array, " arms"]:
         """The mean rewards of the arms.

@@ -13,7 +13,7 @@ from .. import contexts, theory
 from .._module import array, at_least, is_concrete, module, positive, require, short, static
 from .._typing import Array, Float, Numbers
 from ..arrays import pick
-from ..declared import provides, rests_on
+from ..declared import provides, rests_on, why_lost
 from ..errors import ConfigError
 from ..models import Model, arm_count, stack
 from ..models.covariance import rank_one
@@ -49,6 +49,9 @@ class Determinant(Batching):
         features: the features of an arm; None for `contexts.features`.
         max_norm: the largest |φ|, where there is one. It bounds the number of batches, and so the memory that a simulation needs.
         limits: to be left out; computed from the others where `max_norm` is given.
+        centre: what is subtracted from the features, as a model does that standardises them: one number for each of them, or one
+            row for each arm; None for nothing.
+        scale: what they are then divided by; None for 1. `max_norm` is of what results.
 
     >>> from blts import Determinant, Linear, Thompson
     >>> agent = Thompson(Linear(prior_mean=[0.0, 0.0], sd=0.5), arms=3)
@@ -68,6 +71,8 @@ class Determinant(Batching):
     max_norm: float | None = static(default=None)
     limits: tuple[float, float] | None = static(default=None)
     """The factor, and the most that a round adds: numbers that size arrays, so they are not traced."""
+    centre: Numbers = array(default=None, ndim=1)
+    scale: Numbers = array(default=None, ndim=1)
 
     def check(self):
         at_least(self, "dim", 1)
@@ -82,11 +87,12 @@ class Determinant(Batching):
         norm = self.max_norm
         if norm is not None and not (isinstance(norm, int | float) and not isinstance(norm, bool) and 0 < norm < math.inf):
             raise ConfigError(f"Determinant: max_norm must be a number > 0, or None where features have no bound; got {norm!r}.")
-        shape = np.shape(self.prior_precision)
-        if shape and shape[-1] != self.dim:
-            raise ConfigError(
-                f"Determinant: prior_precision has shape {shape}; give one number for each of {self.dim} coordinates."
-            )
+        if self.scale is not None:
+            positive(self, "scale")
+        for name in ("prior_precision", "centre", "scale"):
+            shape = np.shape(getattr(self, name)) if getattr(self, name) is not None else ()
+            if shape and shape[-1] != self.dim:
+                raise ConfigError(f"Determinant: {name} has shape {shape}; give one number for each of {self.dim} coordinates.")
         numbers = (self.factor, self.weight, self.prior_precision)
         if norm is not None and all(map(is_concrete, numbers)):
             added = float(np.max(self.weight) / np.min(self.prior_precision)) * norm**2
@@ -114,12 +120,9 @@ class Determinant(Batching):
         contextual = isinstance(model, Model) and model.contextual
         if not (contextual and provides(model, "row_weight")):
             why = "bound on the curvature of a reward (row_weight)" if contextual else "contexts"
+            lost = f" ({lost.rstrip('.')})" if (lost := why_lost(model, "row_weight")) else ""
             raise ConfigError(
-                f"Determinant: {type(model).__name__} has no {why}; use DoublingCounts (dynamic), which counts plays."
-            )
-        if any(getattr(model, name, None) is not None for name in ("centre", "scale")):
-            raise ConfigError(
-                "Determinant: the model standardises its features; give dim, prior_precision, weight, and features that do so too."
+                f"Determinant: {type(model).__name__} has no {why}{lost}; use DoublingCounts (dynamic), which counts plays."
             )
         if not getattr(agent, "sees_features", True):
             raise ConfigError(
@@ -130,8 +133,17 @@ class Determinant(Batching):
         one = model if arms is None else stack(model, arms)
         numbers = lambda model: (model.prior_precision(), model.row_weight())  # noqa: E731
         precision, weight = numbers(one) if arms is None else jax.vmap(numbers)(one)
+        standardised = {name: getattr(model, name, None) for name in ("centre", "scale")}
         return cls(
-            model.dim, factor, per_arm, agent.shared, np.asarray(precision), np.asarray(weight), agent.features, max_norm=max_norm
+            model.dim,
+            factor,
+            per_arm,
+            agent.shared,
+            np.asarray(precision),
+            np.asarray(weight),
+            agent.features,
+            max_norm=max_norm,
+            **{name: None if value is None else np.asarray(value) for name, value in standardised.items()},
         )
 
     def __str__(self) -> str:
@@ -161,7 +173,10 @@ class Determinant(Batching):
         block = jnp.zeros_like(action) if self.shared else action
         mine = jnp.arange(blocks) == block
         weight = pick(self._by_block("weight", (blocks,)), block)
-        root, ratio, _ = rank_one(pick(state.root, block), jnp.asarray(x, float), weight)
+        x = jnp.asarray(x, float)
+        x = x if self.centre is None else x - pick(self._by_block("centre", (blocks, self.dim)), block)
+        x = x if self.scale is None else x / pick(self._by_block("scale", (blocks, self.dim)), block)
+        root, ratio, _ = rank_one(pick(state.root, block), x, weight)
         growth = state.growth + jnp.where(mine if self.per_arm else True, jnp.log(ratio), 0.0)
         due = jnp.any(growth > jnp.log(self.factor))
         return Precision(jnp.where(mine[:, None, None], root, state.root), jnp.where(due, 0.0, growth)), due

@@ -33,6 +33,12 @@ def lin_ucb(on: Setting, width=1.0):
     return _built(agents.UCB, on, agents.Exact(), width=width)
 
 
+@register("agent", "oful", worlds=WITH_CONTEXTS)
+def oful(on: Setting, delta=0.05, norm=1.0):
+    """OFUL: linear UCB with the growing radius of Abbasi-Yadkori et al. (2011); |θ - prior mean| is at most `norm`."""
+    return _built(agents.OFUL, on, agents.Exact(), delta=delta, norm=norm)
+
+
 @register("agent", "logistic-ucb", worlds=WITH_CONTEXTS)
 def logistic_ucb(on: Setting, width=1.0):
     """UCB on the Laplace approximation, for logistic and other models without an exact posterior."""

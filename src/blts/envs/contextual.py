@@ -13,7 +13,7 @@ from .._module import module, short, static
 from .._typing import Array, Float, Int, PRNGKey, Tree
 from ..arrays import pick
 from ..contexts import Context, Features
-from ..declared import provides, rests_on, why_lost
+from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError, type_and_message
 from ..models.drawing import mean_rewards, prior_draws
 from ..models.support import support_of_samples
@@ -163,6 +163,9 @@ class Contextual(Env):
     def support(self) -> str | None:
         """Which rewards can occur, one of `models.support.SUPPORTS`; None where that is not known."""
         return support_of_samples(self.model)
+
+    regret_fits_rewards = fact("reset", "step", "means")
+    """Whether regret is computed from the means that are paid. Where that is lost, simulations compare the two."""
 
     def parameters(self, key: PRNGKey) -> Float[Array, "thetas dim"]:
         """θ of the arms, as given or drawn from the prior.

@@ -357,7 +357,7 @@ class Model(Contract):
     support = default("real")
     """The rewards that can occur: "binary", "count", "positive", "nonnegative" or "real"."""
     samples_within_support = fact("sample")
-    mean_of_samples = fact("sample")
+    mean_of_samples = fact("sample", "mean_reward")
     """Whether `mean_reward` is the mean of `sample`. Where that is lost, simulations compare the two."""
     likelihood_within_support = fact("log_likelihood")
     contextual = default(False)

@@ -134,7 +134,8 @@ class NormalCoefficients(Coefficients):
 
     @rests_on("log_prior")
     def init(self, key):
-        return self.init_from(_random.normal(key, (self.dim,)))
+        # Not by `init_from`, which a subclass has lost whose own `init` calls this one.
+        return self.prior_mean + self._sd * _random.normal(key, (self.dim,))
 
     @rests_on("init", "log_prior")
     def init_from(self, z):

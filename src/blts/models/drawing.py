@@ -10,10 +10,7 @@ from .._typing import Array, Float, PRNGKey, Thetas, Tree
 from ..declared import provides
 from .base import Model, Normal
 from .covariance import along, square_norm
-from .marginal import Marginal, NormalLaw
-
-LEAST_SD = 1e-20
-"""Features that are all zero have the mean reward 0, without spread; with this one such arms are equally likely to be the best."""
+from .marginal import LEAST_SD, Marginal, NormalLaw
 
 
 def arms_of(model: Model) -> int:

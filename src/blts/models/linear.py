@@ -114,7 +114,7 @@ class Linear(NormalCoefficients, Model):
         """Whether `information` is that of the rewards: not with contexts, which it takes for coordinates of mean square 1."""
         return self.alpha is not None
 
-    @rests_on("log_likelihood")
+    @rests_on("log_likelihood", "_x")
     def row_weight(self):
         return 1.0 / jnp.square(self.sd)
 
@@ -185,4 +185,5 @@ class Linear(NormalCoefficients, Model):
     def marginal(self, summary, obs, action):
         mean, factor = self._posterior(summary)
         x = self._x(obs)
-        return marginal.NormalLaw(x @ mean, jnp.linalg.norm(solve_triangular(factor, x, lower=True)))
+        sd = jnp.linalg.norm(solve_triangular(factor, x, lower=True))
+        return marginal.NormalLaw(x @ mean, jnp.maximum(sd, marginal.LEAST_SD))

@@ -140,4 +140,4 @@ class LinearUnknownVariance(Coefficients, Model):
         mean, factor, a, b = self._posterior(summary)
         x = self._x(obs)
         width = jnp.linalg.norm(solve_triangular(factor, x, lower=True))
-        return marginal.StudentTLaw(2.0 * a, x @ mean, width * jnp.sqrt(b / a))
+        return marginal.StudentTLaw(2.0 * a, x @ mean, jnp.maximum(width * jnp.sqrt(b / a), marginal.LEAST_SD))

@@ -10,6 +10,9 @@ from .._module import Contract, array, module
 from .._typing import Array, Float, Numbers
 from ..declared import attribute, required
 
+LEAST_SD = 1e-20
+"""Features that are all zero have the mean reward 0, without spread; with this one such arms are equally likely to be the best."""
+
 
 class Marginal(Contract):
     """The law of one number."""

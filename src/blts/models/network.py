@@ -90,7 +90,8 @@ class Network(WithFeatures, Model):
 
     @rests_on("log_prior")
     def init(self, key):
-        return self.init_from(_random.normal(key, (self.dim,)))
+        # Not by `init_from`, which a subclass has lost whose own `init` calls this one.
+        return _random.normal(key, (self.dim,)) + 0.0 * self.sd
 
     @rests_on("init", "log_prior")
     def init_from(self, z):

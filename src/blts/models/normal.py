@@ -24,7 +24,8 @@ class NormalPrior:
 
     @rests_on("log_prior")
     def init(self, key):
-        return self.init_from(_random.normal(key, (1,)))
+        # Not by `init_from`, which a subclass has lost whose own `init` calls this one.
+        return self.prior_mean + self.prior_sd * _random.normal(key, (1,))
 
     @rests_on("init", "log_prior")
     def init_from(self, z):

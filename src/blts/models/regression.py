@@ -99,7 +99,7 @@ class Logistic(GeneralisedLinear, Model):
     def mean_of(self, eta):
         return jax.nn.sigmoid(eta)
 
-    @rests_on("log_likelihood", "log_density")
+    @rests_on("log_likelihood", "log_density", "_x")
     def row_weight(self):
         return jnp.asarray(0.25)
 

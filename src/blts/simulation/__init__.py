@@ -24,6 +24,7 @@ from ..wrong_returns import explained
 from . import memory
 from .programs import LONGEST, Run, Sizes, execute
 from .programs import cores as cores
+from .shown import check_contexts
 
 
 def simulate(
@@ -126,6 +127,7 @@ def simulate(
             records += execute(run, chosen, first + done, now, threads, keep_actions)
     _check_records(records, env, agent, batching, horizon)
     trace = Trace.of(records, rounds, horizon=horizon, engine=chosen, names=(str(env), str(agent), str(batching)))
+    check_contexts(root, env, first, trace)
     return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
 
 

@@ -71,6 +71,7 @@ class Exact(Belief):
         state = jax.vmap(lambda summary: self._held(model, summary))(history)
         return state, Info.of(finite_numbers(state, keys.shape), distance=jnp.zeros(keys.shape))
 
+    @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):
         if not holds_normal(model):
             return posterior_draws(key, model, state)

@@ -89,6 +89,7 @@ class LaplaceApproximation(Belief):
         eye = jnp.eye(start.shape[0])
         return Normal(mode, solve_triangular(factor(mode), eye, lower=True, trans=1))
 
+    @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):
         return draw_normal(key, state)
 

@@ -124,6 +124,7 @@ class LastLayer(Belief):
         root = jnp.zeros((model.dim, model.dim)).at[-k:, -k:].set(solve_triangular(factor, jnp.eye(k), lower=True, trans=1))
         return theta.at[-k:].set(last), Normal(theta.at[-k:].set(last), root)
 
+    @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):
         z = _random.normal(key, state.normal.mean.shape)
         return state.normal.mean + jnp.sum(state.normal.root * z[:, None], -1)

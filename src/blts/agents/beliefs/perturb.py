@@ -85,6 +85,7 @@ class Perturb(OnChain, Belief):
         L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
         return 1 / jnp.sqrt(state.n[:, None] * L * g)
 
+    @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):
         # Only one of the two draws is ever used, so one key serves both.
         spread, xi = self.spread(model, state), _random.normal(key, state.theta.shape)
@@ -107,7 +108,7 @@ class Perturb(OnChain, Belief):
         arms = jnp.arange(arms_of(model))
         prior_mean, prior_sd = jax.vmap(lambda single, x, a: single.prior_mean_reward(x, a))(model, obs, arms)
         seen = state.n > 0
-        return marginal.NormalLaw(jnp.where(seen, mean, prior_mean), jnp.where(seen, sd, prior_sd))
+        return marginal.NormalLaw(jnp.where(seen, mean, prior_mean), jnp.maximum(jnp.where(seen, sd, prior_sd), marginal.LEAST_SD))
 
     @rests_on("draw")
     def normal(self, model, state) -> Normal | None:

@@ -75,6 +75,7 @@ class Tempered(Belief):
     def refresh(self, keys, model, state, history):
         return self.belief.refresh(keys, model, state, history)
 
+    @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):
         return draw_normal(key, self._scaled(model, state))
 
