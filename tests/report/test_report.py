@@ -24,7 +24,7 @@ from stored import SAMPLERS, STUDY, TIMES, fill, renamed, rows_of
 def test_every_kind_of_figure_is_there_and_the_page_is_last(written):
     folder, names = written
     made = {name for name in names if name.endswith(".svg")}
-    assert {re.sub(r"figures/(bandit|law|rows|counts)-(.*)\.svg", r"\2", name) for name in made} == set(KINDS)
+    assert {re.sub(r"figures/(bandit|law|rows|gradients|counts)-(.*)\.svg", r"\2", name) for name in made} == set(KINDS)
     assert names[-1] == "index.html"
     assert all((folder / name).is_file() for name in names)
     for name in made:
