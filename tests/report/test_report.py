@@ -142,7 +142,7 @@ def test_results_are_strict_json_in_the_units_of_the_arrays(written):
     assert "here" not in (store.folder / "results.json").read_text()
     provenance = json.loads((store.folder / "provenance.json").read_text())
     assert provenance["hosts"] == ["here ()"]
-    assert provenance["cells"] == 12 + 4 + 4 + 1
+    assert provenance["cells"] == 12 + 4 + 4 + 4 + 1
 
 
 # Refusals
