@@ -28,6 +28,8 @@ QUICK = {
     "ula-ts": {"steps": 3},
     "mala-ts": {"steps": 3, "pool": 4},
     "baoab-ts": {"steps": 3, "pool": 4},
+    "neural-ts": {"steps": 3, "hidden": 3},
+    "neural-pool": {"steps": 3, "hidden": 3, "pool": 4},
     "mld-psrl": {"steps": 3},
     "sgld-psrl": {"steps": 3, "minibatch": 4},
     "mala-psrl": {"steps": 3},

@@ -65,6 +65,8 @@ NUMBERS = {
     "oful": ("norm", 3.0),
     "contextual-eps-greedy": ("c", 2.0),
     "square-cb": ("gamma", 1.0),
+    "neural-ts": ("rate", 0.1),
+    "neural-pool": ("step_size", 0.4),
 }
 OF_THE_WORLD = {"table": ("right", 20.0), "parametric": ("rate", 5.0)}
 

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import Env, Exact, Fixed, LastLayer, Linear, Pool, Step, Thompson, mala, random, simulate
+from blts import BAOAB, Chain, Env, Exact, Fixed, LastLayer, Linear, Pool, Step, Thompson, baoab, condition, mala, random, simulate
 from blts._typing import Row
 from blts.contexts import WithOffsets
 from blts.errors import ConfigError
 from blts.history import Log
 from blts.models import Network, stack
-from laws import LEVEL, counts_p
+from laws import LEVEL, counts_p, gaussian_p
 
 HORIZON, RUNS = 300, 16
 
@@ -165,3 +165,81 @@ class Multiplied(Network):
 def test_a_network_of_another_mean_has_no_last_layer():
     with pytest.raises(ConfigError, match=r"LastLayer: .* Multiplied overrides mean_reward"):
         Thompson(Multiplied(2), LastLayer(), arms=2)
+
+
+# Step sizes by the curvature of the rows
+
+
+def test_the_information_of_a_row_bounds_its_curvature():
+    """ggᵀ/sd² for the slope g of the mean reward; the squares of g alone, the mutant, do not."""
+    model = Network(2, (6,), 2.0, 0.3)
+    for seed in range(5):
+        theta, x = model.init(random.key(seed)), jnp.asarray(X[seed], float)
+        g = np.asarray(jax.grad(model.mean_reward)(theta, x, 0), float)
+        expected = np.outer(g, g) / 0.09
+        above = lambda bound, expected=expected: np.linalg.eigvalsh(np.diag(bound) - expected).min() > -1e-3  # noqa: E731
+        assert above(np.asarray(model.row_information(theta, x), float))
+        assert not above(g**2 / 0.09)
+
+
+class BySlopes(Linear):
+    """Linear rewards with the step sizes of networks."""
+
+    def row_information(self, theta, obs):
+        return jnp.abs(obs) * jnp.sum(jnp.abs(obs)) / jnp.square(self.sd)
+
+
+LINEAR = stack(BySlopes([0.0, 0.0], 1.0, 0.5), 1)
+UNEQUAL = X * [3.0, 0.3]
+
+
+@jax.jit
+def ends(belief, key):
+    n = len(X)
+    rows = Row(jnp.asarray(UNEQUAL, float), jnp.zeros(n, int), jnp.asarray(REWARDS, float))
+    log = Log(rows, jnp.arange(n), jnp.full(1, n), jnp.asarray(0), jnp.asarray(n))
+    block = jax.tree.map(lambda x: x[None], (belief.init(key, LINEAR), log))
+    return belief.refresh(key[None], LINEAR, *block)[0].thetas[0, 0]
+
+
+def test_chains_in_units_of_the_rows_draw_the_posterior():
+    """Of a linear model, where it is known; at another temperature, the mutant, they do not."""
+    precision = np.eye(2) + UNEQUAL.T @ UNEQUAL / 0.25
+    right = np.linalg.solve(precision, UNEQUAL.T @ REWARDS / 0.25)
+    sd = np.sqrt(np.diagonal(np.linalg.inv(precision)))
+
+    def p_value(temperature):
+        chain = Chain(BAOAB(0.8, 1.0, temperature), 60).resolved(LINEAR)
+        assert chain.scale == "rows"
+        thetas = ends(Pool(chain, 4000), random.key(1))
+        return min(gaussian_p(thetas[:, i], right[i], sd[i]) for i in range(2))
+
+    assert p_value(1.0) > LEVEL
+    assert p_value(1.2) < LEVEL
+
+
+def test_a_model_without_the_curvature_of_a_row_is_refused():
+    with pytest.raises(ConfigError, match=r'scale="rows" needs .* Linear has no row_information; leave scale out'):
+        Thompson(Linear([0.0]), Pool(baoab(scale="rows")), arms=2)
+
+
+# Shuttle
+
+RUNS_OF_SHUTTLE = 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["neural-ts", "neural-pool", "exact-ts"])
+def test_shuttle_takes_few_mistakes_and_batches(name):
+    """At most 300 mistakes in 10⁴ rounds and 100 batches, in every run; exact draws of a linear model, the mutant, make more."""
+    options = {"sd": 0.1} if name.startswith("neural") else {}
+    try:
+        chosen = condition("shuttle", name, "dynamic", options=options)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    trace = simulate(0, chosen.env, chosen.agent, chosen.batching, horizon=10_000, replications=RUNS_OF_SHUTTLE, times=1)
+    mistakes, batches = trace.final_regret, trace.batches
+    print(f"{name}: {mistakes.mean():.0f} mistakes ({mistakes.min():.0f} to {mistakes.max():.0f}), {batches.mean():.1f} batches")
+    assert np.asarray(trace.diagnostics.finite).all()
+    assert (batches <= 100).all()
+    assert (mistakes <= 300).all() == name.startswith("neural")

@@ -43,6 +43,8 @@ def sampled(cell: Cell) -> Result:
     if cell.task == "rows":
         draws = rng.beta(0.5, 9, (2, cell.replications))
         return Result({"share": draws[0] * (1 + 1 / cell.condition["steps"]), "exact": draws[1]}, {}, {})
+    if cell.task == "gradients":
+        return Result({"gradients": cell.condition["condition_number"] + rng.integers(3, 9, cell.replications)}, {}, {})
     return Result({"least": rng.uniform(0.5, 1, cell.replications)}, {}, {})
 
 
@@ -73,6 +75,12 @@ SAMPLERS = (
         "rows",
         task="rows",
         conditions=tuple({"sampler": "mld", "n": n, "alpha": 0.5, "steps": s} for n in (5, 50) for s in (1, 9)),
+        replications=40,
+    ),
+    Study(
+        "gradients",
+        task="gradients",
+        conditions=tuple({"kernel": kernel, "condition_number": k} for kernel in ("ula", "baoab") for k in (1, 100)),
         replications=40,
     ),
     Study("counts", task="counts", conditions=({"agent": "blts", "batching": "dynamic"},), replications=40),

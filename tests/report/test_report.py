@@ -24,7 +24,7 @@ from stored import SAMPLERS, STUDY, TIMES, fill, renamed, rows_of
 def test_every_kind_of_figure_is_there_and_the_page_is_last(written):
     folder, names = written
     made = {name for name in names if name.endswith(".svg")}
-    assert {re.sub(r"figures/(bandit|law|rows|counts)-(.*)\.svg", r"\2", name) for name in made} == set(KINDS)
+    assert {re.sub(r"figures/(bandit|law|rows|gradients|counts)-(.*)\.svg", r"\2", name) for name in made} == set(KINDS)
     assert names[-1] == "index.html"
     assert all((folder / name).is_file() for name in names)
     for name in made:
@@ -142,7 +142,7 @@ def test_results_are_strict_json_in_the_units_of_the_arrays(written):
     assert "here" not in (store.folder / "results.json").read_text()
     provenance = json.loads((store.folder / "provenance.json").read_text())
     assert provenance["hosts"] == ["here ()"]
-    assert provenance["cells"] == 12 + 4 + 4 + 1
+    assert provenance["cells"] == 12 + 4 + 4 + 4 + 1
 
 
 # Refusals

@@ -9,6 +9,7 @@ from blts.drawing.labels import apart
 from blts.drawing.style import looks
 from blts.errors import ConfigError, UnknownName
 from blts.report import insert, markdown_table, outcomes_of, tables_of
+from blts.report.figures import KINDS
 from blts.report.figures.zero_counts import distance
 from blts.report.outcome import Measured, Outcome
 from blts.report.tables import axes, table
@@ -151,3 +152,17 @@ def test_wasserstein_distance_of_samples():
     x = np.random.default_rng(0).normal(size=100)
     assert distance(x, x[::-1] + 0.5) == pytest.approx(0.5)
     assert distance(x, np.concatenate([x, x]) + 0.5) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("lines", [3, 4])
+def test_many_lines_have_a_key_below_the_figure(lines):
+    """Labels beside four lines or more would cover them."""
+    row = {"block": "", "panel": "p", "quantity": "regret", "tail": "≥", "n": "2"}
+    drawn = [
+        row | {"line": f"agent {k}", "value": str(10 + k + i), "share": str(1 / (1 + i))} for k in range(lines) for i in range(2)
+    ]
+    figure = KINDS["distribution"].draw(drawn)
+    beside = [text.get_text() for text in figure.axes[0].texts if text.get_text()]
+    below = [text.get_text() for key in figure.legends for text in key.get_texts()]
+    expected = [f"agent {k}" for k in range(lines)]
+    assert (beside, below) == ((expected, []) if lines == 3 else ([], expected))

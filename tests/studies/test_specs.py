@@ -80,7 +80,7 @@ def test_the_address_is_of_all_that_decides_the_numbers_and_of_nothing_else():
 
 def test_the_papers_studies_are_planned():
     chapters = []
-    for name in paper.NAMES:
+    for name in (name for name in paper.NAMES if name not in paper.missing(paper.NAMES)):
         study = plan(paper.study(name))
         assert study.title
         assert plan(study) == study

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import agents
+from .. import agents, samplers
+from ..errors import ConfigError
+from ..models import Network
+from ..models.coefficients import WithFeatures
 from ..registry import register
 from .setting import Setting
 
@@ -61,3 +64,31 @@ def contextual_eps_greedy(on: Setting, c=1.0):
 def square_cb(on: Setting, gamma=10.0):
     """Inverse gap weighting, γ = gamma·√t (SquareCB, Foster & Rakhlin 2020)."""
     return _built(agents.SquareCB, on, gamma=gamma)
+
+
+def _network(on: Setting, belief: agents.Belief, hidden: int | list[int], prior_sd: float, sd: float | None) -> agents.Thompson:
+    """Thompson sampling with a network in place of the world's model: one for each arm, or one for all where θ is shared."""
+    old = on.model
+    if not isinstance(old, WithFeatures):
+        raise ConfigError(f"A network needs the features of a round, and {type(old).__name__} has none; use thompson.")
+    sd = getattr(old, "sd", 0.5) if sd is None else sd  # 0.5 is the largest sd of a reward of 0 or 1
+    widths = (hidden,) if isinstance(hidden, int) else tuple(hidden)
+    return _built(agents.Thompson, on._replace(model=Network(old.width, widths, prior_sd, sd, old.centre, old.scale)), belief)
+
+
+@register("agent", "neural-ts", worlds=WITH_CONTEXTS)
+def neural_ts(on: Setting, hidden=16, prior_sd=2.0, sd=None, steps=200, rate=0.05, minibatch=64):
+    """Thompson sampling with a network that Adam refits, and exact draws of its last layer (Riquelme et al. 2018).
+
+    `sd` of the rewards is that of the world's model unless it is given.
+    """
+    return _network(on, agents.LastLayer(steps, rate, minibatch), hidden, prior_sd, sd)
+
+
+@register("agent", "neural-pool", worlds=WITH_CONTEXTS)
+def neural_pool(on: Setting, hidden=16, prior_sd=2.0, sd=None, step_size=0.8, steps=200, minibatch=32, pool=16):
+    """Thompson sampling with a pool of underdamped Langevin chains (BAOAB) over all weights of a network.
+
+    `sd` of the rewards is that of the world's model unless it is given.
+    """
+    return _network(on, agents.Pool(samplers.baoab(step_size, steps, minibatch), pool), hidden, prior_sd, sd)

@@ -36,6 +36,11 @@ def command(
     whole("seed", seed, 0)
     factor = (QUICK if quick else replications) / FULL
     names = [only] if only else paper.QUICK if quick else paper.NAMES
+    if not only:
+        left_out = paper.missing(names)
+        names = [name for name in names if name not in left_out]
+        for sentence in left_out.values():
+            typer.echo(sentence, err=True)
     chosen = [dataclasses.replace(paper.study(name).scaled(factor), seed=seed) for name in names]
     part = study_cli.shard_of(shard)
     from ..compilation import keep_programs

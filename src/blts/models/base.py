@@ -300,6 +300,19 @@ class Model(Contract):
         raise NotImplementedError
 
     @optional
+    def row_information(self, theta: Theta, obs: Tree) -> Theta:
+        """Curvature of one reward of these features at θ: `information` of a model whose curvature depends on them.
+
+        Args:
+            theta: of shape `(dim,)`.
+            obs: the features of the round.
+
+        Returns:
+            A number ≥ 0 for each coordinate, of shape `(dim,)`. Their diagonal matrix is at least the expected -∂² log p/∂θ∂θᵀ.
+        """
+        raise NotImplementedError
+
+    @optional
     def row_weight(self) -> Scalar:
         """A bound w on the curvature of one reward, where θ weights the features x of a round: -∂² log p ≤ w · x xᵀ for every θ.
 

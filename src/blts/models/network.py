@@ -119,6 +119,12 @@ class Network(WithFeatures, Model):
         slope = jax.grad(self._output)(theta, jnp.ones(self.inputs))
         return jnp.full(self.dim, jnp.sum(jnp.square(slope)) / jnp.square(self.sd))
 
+    @rests_on("log_likelihood")
+    def row_information(self, theta, obs):
+        """|gᵢ| Σⱼ|gⱼ|/sd² for the slope g = ∂f/∂θ at these features: a diagonal matrix above the expected curvature ggᵀ/sd²."""
+        slope = jnp.abs(jax.grad(self._output)(theta, self._x(obs)))
+        return slope * jnp.sum(slope) / jnp.square(self.sd)
+
     @rests_on("init", "init_from", "log_prior")
     def prior_precision(self):
         return jnp.ones(self.dim) + 0.0 * self.sd

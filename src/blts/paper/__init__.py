@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from importlib import resources
+from importlib import resources, util
 from typing import Any
 
 from ..errors import UnknownName
@@ -17,9 +17,11 @@ NAMES = (
     *("theorem-1", "theorem-2", "lemma", "theorem-3", "theorem-4", "presets"),
     *("gamma", "minibatch", "chain-end", "zero-counts", "db-psrl"),
     *("tradeoff", "rand"),
-    *("contexts-batches", "contexts-shared", "contexts-temperature"),
+    *("contexts-batches", "contexts-shared", "contexts-temperature", "contexts-kernels", "contexts-data"),
 )
 """The order of the report, a line for each chapter; the studies name it."""
+NEEDS = {"contexts-data": ("sklearn", "scikit-learn", "blts[datasets]")}
+"""Studies of data that are not shipped: the module, the package in words, and what installs it."""
 QUICK = ("gaussian", "laplace", "riverswim")
 """The paper's own tables: what a first look runs."""
 TITLE = "Langevin Thompson Sampling with Logarithmic Communication, run again"
@@ -31,6 +33,15 @@ Numbers are mean ± standard deviation over independent runs, with the standard 
 of a study run on the same seeds, so they are compared run by run. The paper states {runs} runs; our first {runs} stand \
 beside them. What is said of the results, below a study's text and in the captions, is computed from them.
 """
+
+
+def missing(names: Sequence[str]) -> dict[str, str]:
+    """The studies whose package is not installed, each with a sentence that says so."""
+    return {
+        name: f"The study {name} is left out: its data are of {package}, which is not installed (pip install '{extra}')."
+        for name, (module, package, extra) in NEEDS.items()
+        if name in names and util.find_spec(module) is None
+    }
 
 
 def lead(names: Sequence[str] = NAMES) -> str:

@@ -17,7 +17,7 @@ from .comparing import Agreement, agreement
 from .growth import Growth, growth
 from .words import word_of
 
-PROBLEM = ("env", "horizon", "drawn", "n", "arms", "states")
+PROBLEM = ("env", "horizon", "drawn", "n", "arms", "states", "condition_number")
 """Names that say which problem is solved. Scores of different problems are not compared."""
 IMPORTANT = ("env", "agent", "batching", "prior", "method")
 """Names in the order in which a table or figure prefers them; options follow, then these:"""

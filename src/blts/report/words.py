@@ -30,11 +30,12 @@ METRICS = {
     "z": Metric("(end of chain − posterior mean) / posterior sd"),
     "share": Metric("probability of a coordinate with zero count"),
     "exact": Metric("the same, drawn exactly"),
+    "gradients": Metric("gradients", better="less", whole=True),
     "least": Metric("least ratio of rewards observed to plays"),
 }
 NAMES = {"env": "environment", "agent": "agent", "batching": "batching", "prior": "prior", "horizon": "T"}
 """Names whose values need no name beside them, but for T and what follows it."""
-BARE = ("env", "agent", "batching", "prior", "method", "sampler", "preset")
+BARE = ("env", "agent", "batching", "prior", "method", "sampler", "kernel", "preset")
 
 
 def metric_of(name: str, labels: Mapping[str, str]) -> Metric:

@@ -20,7 +20,7 @@ from .. import lanes as _lanes  # `lanes` is their number below
 from .._module import at_least, module, require_part, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..arrays import order
-from ..declared import fact
+from ..declared import fact, provides
 from ..errors import ConfigError
 from ..history import Log, remember_summary
 from ..models.base import Model
@@ -74,12 +74,14 @@ class Chain:
     minibatch: int | str | None = static(default=None)
     control_variate: bool = static(default=False)
     scale: str = static(default="information")
-    """Units of the step size: "information" for 1/(prior precision + n · information), "data" for the inverse of prior precision +
-    the Hessian of the rows themselves, a matrix, "mode" for the same at the mode, "theorem" for Theorem 1's step.
+    """Units of the step size: "information" for 1/(prior precision + n · information), "rows" for 1/(prior precision + the sum of
+    `row_information` of the rows), "data" for the inverse of prior precision + the Hessian of the rows themselves, a matrix, "mode"
+    for the same at the mode, "theorem" for Theorem 1's step.
 
     With "mode", gradients are bounded, chains that a refresh finds far from the mode start again near it, and those of
     an adjusted kernel find their own step size in the first half of their steps. A model whose `information` is no bound on its
-    curvature takes "mode" in place of "information"."""
+    curvature takes "mode" in place of "information", or "rows" if it has `row_information`, as networks do: to look for the modes
+    of many weights would take longer than all else."""
 
     def check(self):
         require_part("Chain: kernel", self.kernel, Sampler, "Langevin() or MALA()")
@@ -95,7 +97,7 @@ class Chain:
         for name, value, allowed in (
             ("steps", self.steps, ("theorem",)),
             ("minibatch", self.minibatch, ("theorem",)),
-            ("scale", self.scale, ("theorem", "information", "data", "mode")),
+            ("scale", self.scale, ("theorem", "information", "rows", "data", "mode")),
         ):
             if isinstance(value, str) and value not in allowed:
                 raise ConfigError(f"Chain: {name} must be a number or {' or '.join(map(repr, allowed))}; got {value!r}.")
@@ -110,8 +112,14 @@ class Chain:
 
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
+        by_row = provides(model, "row_information")
         if self.scale == "information" and not model.information_sets_step:
-            return dataclasses.replace(self, scale="mode").resolved(model)
+            return dataclasses.replace(self, scale="rows" if by_row else "mode").resolved(model)
+        if self.scale == "rows" and not by_row:
+            raise ConfigError(
+                f'Chain: scale="rows" needs the curvature of a reward by its features, and {type(model).__name__} has no '
+                "row_information; leave scale out."
+            )
         if not any(isinstance(part, str) and part == "theorem" for part in (self.steps, self.minibatch, self.scale)):
             return self
         constants = theory.constants_of(model)
@@ -120,7 +128,7 @@ class Chain:
         return dataclasses.replace(self, minibatch=int(np.max(theory.minibatch(constants))))
 
     def needs_log(self, model: Model) -> bool:
-        return self.minibatch is not None or not model.has_summary
+        return self.minibatch is not None or self.scale == "rows" or not model.has_summary
 
     # What is remembered: a summary where that is enough, the rows otherwise.
 
@@ -217,7 +225,9 @@ class Chain:
             r, a = pair // A, pair % A
             words = jax.vmap(lambda r, i: _random.words_of(_random.fold_in(keys[r], i)))(r, a * C + chain)
             chosen = lambda x: x[pair, which[pair, chain]]  # type: ignore[index]  # noqa: E731
-            at = theta[r, a, 0] if modes is None else jax.tree.map(chosen, modes.white)
+            # Draws of many weights differ in how steep they are, so with "rows" every chain has a step size of its own.
+            tuned = theta[r, a, chain if self.scale == "rows" else 0]
+            at = tuned if modes is None else jax.tree.map(chosen, modes.white)
             lane = partial(self.lane, store, jnp.max(count[pair]), part == 1, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
@@ -248,14 +258,18 @@ class Chain:
         n: Int[Array, ""],
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
-        """One chain. `at` is the same for all chains of an arm, the point that the step size is tuned at, or the whitening at the
-        chain's mode. `few` says that a minibatch holds all of its rows."""
+        """One chain. `at` is the point that the step size is tuned at, one for all chains of an arm or each chain's own, or the
+        whitening at the chain's mode. `few` says that a minibatch holds all of its rows."""
         key = _random.from_words(words)
         reference = at.centre if isinstance(at, Whitening) else at
-        curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
+        rows = None if store is None else potentials.Rows(store, data, n, most)
+        if self.scale == "rows":
+            assert rows is not None, "`needs_log` says so"
+            curvature = lambda x: prior_precision + rows.information(model, x)  # noqa: E731
+        else:
+            curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
-        rows = None if store is None else potentials.Rows(store, data, n, most)
         white, newton = None, lambda x, g: g / curvature(x)
         if self.scale == "data":
             summary_curvature = lambda: potentials.curvature_of_summary(model, data, n, reference)  # type: ignore[arg-type]  # noqa: E731

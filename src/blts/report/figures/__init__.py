@@ -10,15 +10,16 @@ from .curves import CURVES
 from .distance import DISTANCE
 from .distribution import DISTRIBUTION
 from .dots import DOTS, SWITCHES
+from .gradients import GRADIENTS
 from .growth import GROWTH
 from .ratio import RATIO
 from .rewards import REWARDS
 from .tradeoff import TRADEOFF
 from .zero_counts import ZERO_COUNTS
 
-ALL = (CURVES, REWARDS, BATCHES, TRADEOFF, GROWTH, DISTRIBUTION, DOTS, SWITCHES, DISTANCE, ZERO_COUNTS, RATIO)
+ALL = (CURVES, REWARDS, BATCHES, TRADEOFF, GROWTH, DISTRIBUTION, DOTS, SWITCHES, DISTANCE, ZERO_COUNTS, RATIO, GRADIENTS)
 KINDS: dict[str, Kind] = {kind.name: kind for kind in ALL}
-SPECIAL = (DISTANCE, ZERO_COUNTS, RATIO)
+SPECIAL = (DISTANCE, ZERO_COUNTS, RATIO, GRADIENTS)
 """What tasks without curves are shown by, where a study says nothing."""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...drawing.labels import Point, place
-from ...drawing.style import grid, leftmost, log_ticks, looks, settle, spans
+from ...drawing.style import Look, grid, leftmost, log_ticks, looks, settle, spans
 from ..csvs import Row, column, groups
 from ..outcome import Outcome
 from ..words import metric_of
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MOST = 200
 """Steps drawn a line: the last half of them one by one, the others thinned."""
+CROWDED = 4
+"""Lines from which a panel's labels stand in a key below the figure: beside as many lines they would cover them."""
 
 
 def rows(outcome: Outcome) -> list[Row]:
@@ -46,7 +48,7 @@ def draw(rows: CsvRows) -> Figure:
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), across=across(rows))
     least = min(column(rows, "share"))
-    marks = []
+    marks, in_key = [], []
     for (panel, found), (ax,) in zip(panels.items(), axes, strict=True):
         points, steps = [], []
         lines = groups(found, "line")
@@ -66,15 +68,32 @@ def draw(rows: CsvRows) -> Figure:
             ax.set_xscale("log")
         log_ticks(ax, "xy" if wide else "y")
         ax.margins(x=0.08)
+        if len(lines) >= CROWDED:
+            in_key += [label for label in lines if label not in in_key]
+            points = []
         ax.set_title(panel)
         ax.set_xlabel(found[0]["quantity"] + (", log scale" if wide else ""))
         marks.append((ax, points, steps))
         if leftmost(ax):
             ax.set_ylabel(f"share of replications {found[0]['tail']} x")
+    if in_key:
+        _key(figure, in_key, look)
     settle(figure)
     for ax, points, steps in marks:
         place(ax, points, steps)
     return figure
+
+
+def _key(figure: Figure, labels: list[str], look: dict[str, Look]) -> None:
+    """A key of some lines below the figure, which is made higher by as much."""
+    from matplotlib.lines import Line2D
+
+    samples = [Line2D([], [], color=look[label].colour, linestyle=look[label].dash, linewidth=1.4) for label in labels]
+    across = 3 if figure.get_figwidth() > 8 else 1
+    key = figure.legend(samples, labels, loc="outside lower left", ncols=across, handlelength=2.6)
+    for text in key.get_texts():
+        text.set_color(look[text.get_text()].ink)
+    figure.set_figheight(figure.get_figheight() + 0.1 + 0.2 * -(-len(labels) // across))
 
 
 def caption(outcome: Outcome) -> str:
