@@ -332,3 +332,21 @@ def test_an_export_has_the_contexts(tmp_path):
     assert [name for name in header if name.startswith("context: ")] == [f"context: {name}" for name in FEATURES]
     assert [line.split(",")[header.index("available")] for line in lines[1:]] == ["", "A", "A; B"]
     assert table_of(experiment).contexts == contexts(3)
+
+
+def test_a_unit_that_keeps_an_arm_which_is_not_available_says_so(tmp_path):
+    with created(tmp_path / "blts.db", batching="external") as experiment:
+        (first,) = experiment.ask(units=["ann"], contexts=[ONE], available=["A"]).decisions
+        assert (first.arm, first.available) == ("A", True)
+        again = experiment.ask(units=["ann", "bob"], contexts=[ONE, ONE], available=["B"]).decisions
+        assert [(d.arm, d.available) for d in again] == [("A", False), ("B", True)]
+        (alone,) = experiment.ask(units=["ann"], contexts=[ONE], available=["B", "C"]).decisions
+        assert alone == first._replace(available=False)
+        both = experiment.ask(units=["cid", "cid"], contexts=[ONE, ONE], available=[["C"], ["A"]]).decisions
+        assert [(d.arm, d.available) for d in both] == [("C", True), ("C", False)]
+        with pytest.raises(BltsError, match="Z"):
+            experiment.ask(units=["ann"], contexts=[ONE], available=["Z"])
+        experiment.retire_arm("A")
+        assert not experiment.ask(units=["ann"], contexts=[ONE]).decisions[0].available
+        assert experiment.ask(units=["bob"], contexts=[ONE]).decisions[0].available
+        assert experiment.verify() == []

@@ -56,6 +56,9 @@ def test_contexts_as_json_and_from_files():
     assert answer("ask", "people", *one, *one[:2])["decisions"][0]["arm"] == "A"
     again = answer("ask", "people", "--contexts", "visitors.csv")["decisions"]
     assert again[0]["unit"] == "u0"
+    kept = ("ask", "people", "--unit", "ann", "--context", json.dumps(ANN), "--available", "C" if first[0]["arm"] != "C" else "B")
+    assert answer(*kept)["decisions"] == [first[0] | {"available": False}]
+    assert "a unit keeps its decision" in " ".join(run(*kept).split())
     assert answer("verify", "people")["verified"]
 
 

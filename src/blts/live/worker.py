@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from ..errors import BltsError, ConfigError, type_and_message
 from . import reports, schema
+from .damage import noticed
 from .database import Database
 from .experiment import Experiment
 from .metrics import stopping
@@ -97,10 +98,11 @@ class Worker:
             experiment = self._opened[name]
             if not self._lease(experiment):
                 return None
-            refreshed = experiment.refresh() if self._may(experiment) else None
-            new_report = reports.keep(experiment)
-            said = _alarms(experiment) if new_report else []
-            did = (*said, *stopping.act(experiment))
+            with noticed(experiment.session):
+                refreshed = experiment.refresh() if self._may(experiment) else None
+                new_report = reports.keep(experiment)
+                said = _alarms(experiment) if new_report else []
+                did = (*said, *stopping.act(experiment))
         except BltsError as error:  # one experiment's trouble is not that of the others
             return Done(name, None, str(error))
         except Exception as error:  # nor is what its model, a user's own, may raise
