@@ -39,6 +39,10 @@ DECLARED: dict[str, tuple[dict[str, Any], str]] = {
     "no range": ({"features": {"age": [90, 18]}}, "smaller first"),
     "not finite": ({"features": {"age": [0, float("inf")]}}, "finite"),
     "one level": ({"features": {"country": ["DE"]}}, "between 2 and"),
+    "levels that look the same": ({"features": {"country": ["\u00e9", "e\u0301"]}}, "look the same"),
+    "levels but for a space": ({"features": {"country": ["DE", "DE "]}}, "look the same"),
+    "a huge range": ({"features": {"age": [0, 10**400]}}, "two finite numbers"),
+    "arms that look the same": ({"arms": ["\u00e9", "e\u0301"]}, "look the same"),
     "level twice": ({"features": {"country": ["DE", "DE"]}}, "each given once"),
     "no form": ({"features": {"age": "numeric"}}, "must be a range"),
     "no table": ({"features": "age"}, "must be a table"),
@@ -80,6 +84,7 @@ SHOWN: dict[str, tuple[dict[str, Any], str]] = {
     "truth for a number": ({"contexts": [ONE | {"age": True}]}, "must be a number"),
     "unknown level": ({"contexts": [ONE | {"country": "UK"}]}, "one of DE, FR, US; got 'UK'"),
     "number for a truth": ({"contexts": [ONE | {"returning": 1}]}, "true or false; got 1"),
+    "no arms": ({"contexts": [ONE], "available": []}, "names no arm"),
     "no arm": ({"contexts": [ONE], "available": [[]]}, "at least one label"),
     "unknown arm": ({"contexts": [ONE], "available": ["Z"]}, "Z"),
     "masks too few": ({"contexts": [ONE, ONE], "available": [["A"]]}, "1 lists for 2 decisions"),
@@ -108,6 +113,13 @@ def test_contexts_where_none_are_declared_are_refused(tmp_path):
         plain.ask(contexts=[ONE])
     with pytest.raises(ConfigError, match="declares no features"):
         plain.ask(available=["A"])
+
+
+def test_a_level_is_what_it_looks_like(tmp_path):
+    """Some systems write é as two characters."""
+    with created(tmp_path / "blts.db", features={"drink": ["caf\u00e9", "tea"]}, batching="external") as experiment:
+        experiment.ask(contexts=[{"drink": "cafe\u0301"}])
+        assert table_of(experiment).contexts == [{"drink": "caf\u00e9"}]
 
 
 def test_totals_are_refused(people):

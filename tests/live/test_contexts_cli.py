@@ -121,3 +121,16 @@ def test_mistakes_are_one_sentence(case):
         CliRunner().invoke(cli.app, ["experiment", *REFUSED[case]], catch_exceptions=False)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
+
+
+def test_cells_are_read_as_those_of_rewards():
+    """A decimal comma between semicolons; a mask as text for its own row alone; and no digits in groups."""
+    run("ask", "people", "--contexts", "-", given="age;country;returning\n40,5;FR;yes\n")
+    run("export", "people", "all.csv")
+    assert "40.5,FR,True" in pathlib.Path("all.csv").read_text().splitlines()[-1]
+    rows = [json.dumps(ANN | {"available": arm}) for arm in ("A", "C", "A; B")]
+    made = json.loads(run("ask", "people", "--contexts", "-", "--json", given="\n".join(rows)))["decisions"]
+    assert [d["arm"] for d in made[:2]] == ["A", "C"]
+    assert made[2]["propensities"]["C"] == 0
+    with pytest.raises(BltsError, match="got '4_0'"):
+        run("ask", "people", "--contexts", "-", given="age,country,returning\n4_0,FR,yes\n")

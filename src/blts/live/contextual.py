@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import models, registry
 from ..errors import BltsError, ConfigError, shown
+from .checks import check_alike
 
 if TYPE_CHECKING:
     from .spec import Built, Spec
@@ -37,6 +38,8 @@ def check_declared(spec: Spec) -> None:
         raise ConfigError("shared and arm_features are for decisions with contexts; declare features=… too.")
     if spec.arm_features and not spec.shared:
         raise ConfigError("Features of arms say nothing where every arm has its own θ; give shared=True too.")
+    for feature in (*spec.features, *spec.arm_features):
+        check_alike(f"The levels of {feature.name}", feature.levels or ())
     if spec.features and (spec.metrics or spec.objective):
         raise ConfigError("Metrics compare arms as if all contexts were alike; leave out metrics and objective with features.")
     if spec.features and spec.stop is not None and (spec.stop.p_best is not None or spec.stop.loss is not None):

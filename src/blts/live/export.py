@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import datetime
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
+from ..compilation import give_back_memory
 from ..errors import ConfigError, shown
 from . import asking, ledger, schema
 from .conclusions.blocks import Propensities
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from .experiment import Experiment
 
 WAITING = "pending"
+MOMENTS = {"asked_at", "told_at", "exposed_at"}
 STATUSES = (WAITING, "told", "corrected", "aggregate", "default", "missing", "cancelled")
 """What became of a decision: nothing yet, or the kind of its last entry."""
 
@@ -132,6 +135,7 @@ def table_of(experiment: Experiment) -> DecisionTable:
     labels, active = [row.label for row in known], [row.retired is None for row in known]
     contexts = None if shown is None else [json.loads(text) for text, _ in shown]
     available = None if shown is None else [None if mask is None else json.loads(mask) for _, mask in shown]
+    give_back_memory()  # what rows took
     decided = experiment.code, arm, batch, policy, at, exposed, kinds, reward, told, Propensities(vectors, law), labels, active
     return DecisionTable(*decided, contexts, available)
 
@@ -217,7 +221,7 @@ def _parquet(columns: dict[str, list[Any]], place: pathlib.Path) -> None:
         import pyarrow.parquet as parquet
     except ImportError:
         raise ConfigError('Parquet needs pyarrow; install it with: pip install "blts[parquet]", or export a .csv.') from None
-    text = {"decision_id", "arm", "status", "asked_at", "told_at", "exposed_at"}
+    text = {"decision_id", "arm", "status", *MOMENTS}
     whole = {"t", "batch", "policy"}
     types = {name: pa.string() if name in text else pa.int64() if name in whole else pa.float64() for name in columns}
     shown = {
@@ -226,4 +230,9 @@ def _parquet(columns: dict[str, list[Any]], place: pathlib.Path) -> None:
         if name.startswith("context: ")
     }
     types |= shown | ({"available": pa.string()} if shown else {})
-    parquet.write_table(pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}), place)
+    written: dict[str, Any] = dict(columns)
+    for name in MOMENTS & set(columns):
+        with contextlib.suppress(ValueError):  # a year that no date has stays text
+            written[name] = [None if at is None else datetime.datetime.fromisoformat(at) for at in columns[name]]
+            types[name] = pa.timestamp("us", tz="UTC")
+    parquet.write_table(pa.table({name: pa.array(values, types[name]) for name, values in written.items()}), place)

@@ -123,7 +123,8 @@ class Worker:
         with self.database.write() as c:
             c.execute(sa.select(schema.experiments.c.id).where(schema.experiments.c.id == experiment.id).with_for_update())
             held = c.execute(sa.select(table).where(table.c.experiment == experiment.id)).first()
-            if held is not None and held.holder != self.holder and now < held.until <= now + LEASE:
+            others = held is not None and held.holder != self.holder and isinstance(held.until, float)
+            if held is not None and others and now < held.until <= now + LEASE:
                 return False
             mine = {"holder": self.holder, "until": now + LEASE}
             if held is None:

@@ -84,7 +84,7 @@ def ask(
     if kept:
         first = f"{kept[0].unit or kept[0].id}: {kept[0].arm}{', …' if len(kept) > 1 else ''}"
         say(
-            f"{in_words(len(kept), 'decision')} ({first}) of before could not be made now, because the arm is retired or not "
+            f"{in_words(len(kept), 'earlier decision')} ({first}) could not be made now, because the arm is retired or not "
             "available; a unit keeps its decision."
         )
     if answer.why:
