@@ -9,6 +9,7 @@ from blts.live import ledger
 from blts.live.conclusions import blocks, estimates
 from blts.live.conclusions.blocks import Propensities, Sums
 from blts.live.export import table_of
+from blts.live.metrics import guardrails
 from experiments import Hand, created, rewarded
 
 REWARDS = {
@@ -27,6 +28,18 @@ def data(kind: str, T: int, K: int = 3) -> tuple[np.ndarray, np.ndarray, Propens
     p = Propensities(vectors, np.sort(rng.integers(0, 9, T)))
     arms = (rng.random((T, 1)) > p[:].cumsum(1)).sum(1).clip(0, K - 1)
     return arms, REWARDS[kind](rng, T), p
+
+
+@pytest.mark.parametrize("T", [1, 63, 64, 65, 300])
+def test_sums_of_guardrails_do_not_depend_on_blocks(monkeypatch, T):
+    arms, values, p = data("numbers", T)
+    question = guardrails.Question(-1.0, 0.95, 0.1)
+    whole = guardrails.terms(arms, values, p[:], (1, 0), question).sums().at(-1)
+    monkeypatch.setattr(blocks, "BLOCK", 64)
+    assert guardrails.total(arms, values, p, (1, 0), question) == whole
+    # The mutant: blocks that do not know what came before.
+    monkeypatch.setattr(guardrails, "_terms", lambda *given, of=guardrails._terms: of(*given[:-1], guardrails.Earlier()))
+    assert (guardrails.total(arms, values, p, (1, 0), question) == whole) == (T <= 64)
 
 
 def results(arms, rewards, p) -> list[np.ndarray]:

@@ -39,6 +39,10 @@ DECLARED: dict[str, tuple[dict[str, Any], str]] = {
     "no range": ({"features": {"age": [90, 18]}}, "smaller first"),
     "not finite": ({"features": {"age": [0, float("inf")]}}, "finite"),
     "one level": ({"features": {"country": ["DE"]}}, "between 2 and"),
+    "levels that look the same": ({"features": {"country": ["\u00e9", "e\u0301"]}}, "look the same"),
+    "levels but for a space": ({"features": {"country": ["DE", "DE "]}}, "look the same"),
+    "a huge range": ({"features": {"age": [0, 10**400]}}, "two finite numbers"),
+    "arms that look the same": ({"arms": ["\u00e9", "e\u0301"]}, "look the same"),
     "level twice": ({"features": {"country": ["DE", "DE"]}}, "each given once"),
     "no form": ({"features": {"age": "numeric"}}, "must be a range"),
     "no table": ({"features": "age"}, "must be a table"),
@@ -80,6 +84,7 @@ SHOWN: dict[str, tuple[dict[str, Any], str]] = {
     "truth for a number": ({"contexts": [ONE | {"age": True}]}, "must be a number"),
     "unknown level": ({"contexts": [ONE | {"country": "UK"}]}, "one of DE, FR, US; got 'UK'"),
     "number for a truth": ({"contexts": [ONE | {"returning": 1}]}, "true or false; got 1"),
+    "no arms": ({"contexts": [ONE], "available": []}, "names no arm"),
     "no arm": ({"contexts": [ONE], "available": [[]]}, "at least one label"),
     "unknown arm": ({"contexts": [ONE], "available": ["Z"]}, "Z"),
     "masks too few": ({"contexts": [ONE, ONE], "available": [["A"]]}, "1 lists for 2 decisions"),
@@ -108,6 +113,13 @@ def test_contexts_where_none_are_declared_are_refused(tmp_path):
         plain.ask(contexts=[ONE])
     with pytest.raises(ConfigError, match="declares no features"):
         plain.ask(available=["A"])
+
+
+def test_a_level_is_what_it_looks_like(tmp_path):
+    """Some systems write é as two characters."""
+    with created(tmp_path / "blts.db", features={"drink": ["caf\u00e9", "tea"]}, batching="external") as experiment:
+        experiment.ask(contexts=[{"drink": "cafe\u0301"}])
+        assert table_of(experiment).contexts == [{"drink": "caf\u00e9"}]
 
 
 def test_totals_are_refused(people):
@@ -332,3 +344,21 @@ def test_an_export_has_the_contexts(tmp_path):
     assert [name for name in header if name.startswith("context: ")] == [f"context: {name}" for name in FEATURES]
     assert [line.split(",")[header.index("available")] for line in lines[1:]] == ["", "A", "A; B"]
     assert table_of(experiment).contexts == contexts(3)
+
+
+def test_a_unit_that_keeps_an_arm_which_is_not_available_says_so(tmp_path):
+    with created(tmp_path / "blts.db", batching="external") as experiment:
+        (first,) = experiment.ask(units=["ann"], contexts=[ONE], available=["A"]).decisions
+        assert (first.arm, first.available) == ("A", True)
+        again = experiment.ask(units=["ann", "bob"], contexts=[ONE, ONE], available=["B"]).decisions
+        assert [(d.arm, d.available) for d in again] == [("A", False), ("B", True)]
+        (alone,) = experiment.ask(units=["ann"], contexts=[ONE], available=["B", "C"]).decisions
+        assert alone == first._replace(available=False)
+        both = experiment.ask(units=["cid", "cid"], contexts=[ONE, ONE], available=[["C"], ["A"]]).decisions
+        assert [(d.arm, d.available) for d in both] == [("C", True), ("C", False)]
+        with pytest.raises(BltsError, match="Z"):
+            experiment.ask(units=["ann"], contexts=[ONE], available=["Z"])
+        experiment.retire_arm("A")
+        assert not experiment.ask(units=["ann"], contexts=[ONE]).decisions[0].available
+        assert experiment.ask(units=["bob"], contexts=[ONE]).decisions[0].available
+        assert experiment.verify() == []

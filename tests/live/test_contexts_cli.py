@@ -56,6 +56,9 @@ def test_contexts_as_json_and_from_files():
     assert answer("ask", "people", *one, *one[:2])["decisions"][0]["arm"] == "A"
     again = answer("ask", "people", "--contexts", "visitors.csv")["decisions"]
     assert again[0]["unit"] == "u0"
+    kept = ("ask", "people", "--unit", "ann", "--context", json.dumps(ANN), "--available", "C" if first[0]["arm"] != "C" else "B")
+    assert answer(*kept)["decisions"] == [first[0] | {"available": False}]
+    assert "a unit keeps its decision" in " ".join(run(*kept).split())
     assert answer("verify", "people")["verified"]
 
 
@@ -118,3 +121,16 @@ def test_mistakes_are_one_sentence(case):
         CliRunner().invoke(cli.app, ["experiment", *REFUSED[case]], catch_exceptions=False)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
+
+
+def test_cells_are_read_as_those_of_rewards():
+    """A decimal comma between semicolons; a mask as text for its own row alone; and no digits in groups."""
+    run("ask", "people", "--contexts", "-", given="age;country;returning\n40,5;FR;yes\n")
+    run("export", "people", "all.csv")
+    assert "40.5,FR,True" in pathlib.Path("all.csv").read_text().splitlines()[-1]
+    rows = [json.dumps(ANN | {"available": arm}) for arm in ("A", "C", "A; B")]
+    made = json.loads(run("ask", "people", "--contexts", "-", "--json", given="\n".join(rows)))["decisions"]
+    assert [d["arm"] for d in made[:2]] == ["A", "C"]
+    assert made[2]["propensities"]["C"] == 0
+    with pytest.raises(BltsError, match="got '4_0'"):
+        run("ask", "people", "--contexts", "-", given="age,country,returning\n4_0,FR,yes\n")

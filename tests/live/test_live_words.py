@@ -6,6 +6,7 @@ import csv
 import datetime
 import json
 
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
@@ -122,6 +123,10 @@ def test_exports_have_dates(shop, tmp_path):
     assert asked.timestamp() == pytest.approx(at, abs=1e-6)
     assert rows[0]["told_at"]
     assert rows[1]["told_at"] == ""
+    shop.export(tmp_path / "all.parquet")
+    stored = pyarrow.parquet.read_table(tmp_path / "all.parquet")["asked_at"]
+    assert str(stored.type) == "timestamp[us, tz=UTC]"
+    assert stored[0].as_py() == asked
     assert [iso_date(at) for at in (0.0, 1e14)] == ["1970-01-01T00:00:00.000000+00:00", "1e+14 s"]
 
 

@@ -14,6 +14,7 @@ from scipy import integrate, stats
 
 from blts.errors import ConfigError, UnknownName
 from blts.live import Experiment, Spec, schema
+from blts.live.conclusions.blocks import Propensities
 from blts.live.export import table_of
 from blts.live.metrics import guardrails
 from blts.live.metrics import summary as metrics
@@ -304,7 +305,9 @@ def compared(n: int, ones: tuple[int, int], comparisons: int = 1, **metric):
     values = np.zeros(2 * n)
     for arm, count in enumerate(ones):
         values[np.flatnonzero(arms == arm)[np.linspace(0, n - 1, count).astype(int)]] = 1.0
-    table: Any = SimpleNamespace(labels=["A", "B"], arms=arms, propensities=np.full((2 * n, 2), 0.5))
+    table: Any = SimpleNamespace(
+        labels=["A", "B"], arms=arms, propensities=Propensities(np.full((1, 2), 0.5), np.zeros(2 * n, int))
+    )
     return metrics._arm(metrics._Data(metrics_of([REFUNDS | metric])[0], table, values, 0, comparisons), 1)
 
 

@@ -15,6 +15,9 @@ class Decision(NamedTuple):
     """With which probability each arm would have been played."""
     unit: str | None = None
     """Whom it is for, where it was asked for by unit."""
+    available: bool = True
+    """Whether a new decision could be this arm. A unit keeps its decision; where its arm was retired since, or is not among the
+    arms that are available now, this is False and the caller decides what to show."""
 
 
 class Answer(NamedTuple):

@@ -14,7 +14,7 @@ from .._typing import PRNGKey, Tree
 from ..agents import Agent, Thompson
 from ..errors import ConfigError, UnknownName, shown
 from . import encoding, entries, policy, schema
-from .checks import LARGEST, check_reason, check_text, metadata_as_json
+from .checks import LARGEST, check_alike, check_reason, check_text, look, metadata_as_json
 from .database import DbRow
 from .parts import Arm
 from .spec import Built
@@ -36,6 +36,7 @@ def add_arm(session: Session, label: str, metadata: dict[str, Any] | None, optio
         current = session.policy(c, row.version)
         if label in [a.label for a in current.arms]:
             raise ConfigError(f"There is an arm {label!r} already; take another label.")
+        check_alike("The arms", [*(a.label for a in current.arms if look(a.label) == look(label)), label])
         active = (*current.active, len(current.arms))
         if session.spec.floor * len(active) + session.spec.control_share >= 1:
             raise ConfigError(f"With {len(active)} arms the floors and the control share leave nothing to the agent.")

@@ -49,6 +49,17 @@ class Request(NamedTuple):
             return f"ask {self.n}{shown}"
         return f"ask units {digest(chr(10).join(self.hashes))}{shown}"
 
+    @property
+    def masks(self) -> set[str]:
+        """The labels that its masks name."""
+        return set() if self.shown is None else {label for labels in self.shown.available for label in labels or ()}
+
+    def kept(self, place: int, decision: Decision) -> Decision:
+        """The decision of one of its units, which may be from before: with the unit, and whether this request has its arm."""
+        mask = None if self.shown is None else self.shown.available[place]
+        unit = None if self.units is None else self.units[place]
+        return decision._replace(unit=unit, available=decision.available and (mask is None or decision.arm in mask))
+
 
 def ask(
     session: Session,
@@ -110,10 +121,12 @@ def _answer_known(session: Session, group: list[Waiting[Request, Answer]]) -> li
         row = session.row(c)
         units = units_of(session, c, list({h for waiting in asked for h in waiting.request.hashes}))
         known = [waiting for waiting in asked if all(h in units for h in waiting.request.hashes)]
+        masked = any(waiting.request.masks for waiting in known)
+        labels = set(entries.labels(session, c)) if masked else set()
+        known = [waiting for waiting in known if waiting.request.masks <= labels]  # others are refused with the new ones
         stored = _stored_decisions(session, c, [], sorted({units[h] for waiting in known for h in waiting.request.hashes}))
     for waiting in known:
-        of = zip(waiting.request.units or (), waiting.request.hashes, strict=True)
-        decisions = tuple(stored[units[h]]._replace(unit=unit) for unit, h in of)
+        decisions = tuple(waiting.request.kept(i, stored[units[h]]) for i, h in enumerate(waiting.request.hashes))
         waiting.succeed(_answer(row, *_state(row, row.closing, 0), decisions, waiting.request.n, session.spec.strict))
     return [waiting for waiting in group if not waiting.done]
 
@@ -294,9 +307,9 @@ def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, pl
     labels, code, first = [arm.label for arm in current.arms], session.code, row.t + 1
     laws = {name: _law(labels, text) for name, text in zip(made.vectors.names, made.vectors.texts, strict=True)}
 
-    def new(i: int, unit: str | None) -> Decision:
+    def new(i: int) -> Decision:
         arm, vector = labels[current.active[made.arms[i]]], made.vectors.of_decisions[i]
-        return Decision(f"{code}-{first + i}", arm, row.batch, current.version, laws[vector], unit)
+        return Decision(f"{code}-{first + i}", arm, row.batch, current.version, laws[vector])
 
     ranges = [plan.known for plan in plans if plan.known is not None]
     stored = _stored_decisions(session, c, ranges, [t for plan in plans for t in plan.units.values() if t <= row.t])
@@ -306,12 +319,10 @@ def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, pl
         if plan.known is not None:
             decisions = [stored[t] for t in plan.known]
         elif plan.request.units is None:
-            decisions = [new(i, None) for i in plan.made]
+            decisions = [new(i) for i in plan.made]
         else:
-            pairs = [(unit, plan.units.get(h)) for unit, h in zip(plan.request.units, plan.request.hashes, strict=True)]
-            decisions = [
-                stored[t]._replace(unit=unit) if t <= row.t else new(t - first, unit) for unit, t in pairs if t is not None
-            ]
+            places = [(i, plan.units[h]) for i, h in enumerate(plan.request.hashes) if h in plan.units]
+            decisions = [plan.request.kept(i, stored[t] if t <= row.t else new(t - first)) for i, t in places]
         out.append(_answer(row, *_state(row, made.closing, done), tuple(decisions), plan.request.n, session.spec.strict))
     return out
 
@@ -413,6 +424,7 @@ def _stored_vectors(session: Session, c: sa.Connection, names: list[str]) -> dic
         query = sa.select(table.c.vector, table.c.probabilities)
         some = query.where(table.c.experiment == session.id, table.c.vector.in_(names[start : start + LOOKED_UP]))
         found |= dict(ledger.fetch(c, some))
+    ledger.check_count("propensity vectors", sum(digest(text) == name for name, text in found.items()), len(found))
     return found
 
 
@@ -442,6 +454,12 @@ def _stored_decisions(session: Session, c: sa.Connection, ranges: Sequence[range
         found += ledger.fetch(c, own.where(table.c.t >= wanted.start, table.c.t < wanted.stop))
     for start in range(0, len(some), LOOKED_UP):
         found += ledger.fetch(c, own.where(table.c.t.in_(some[start : start + LOOKED_UP])))
-    labels = entries.labels(session, c)
+    arms = entries.arms_of(c, session.id)
+    labels = [arm.label for arm in arms]
     laws = {v: _law(labels, p) for v, p in _stored_vectors(session, c, sorted({row[-1] for row in found})).items()}
-    return {t: Decision(f"{session.code}-{t}", labels[arm], batch, version, laws[v]) for t, arm, batch, version, v in found}
+    ledger.check_count("decisions of an arm", sum(0 <= row[1] < len(labels) for row in found), len(found))
+
+    def decision(t: int, arm: int, batch: int, version: int, vector: str) -> Decision:
+        return Decision(f"{session.code}-{t}", labels[arm], batch, version, laws[vector], available=arms[arm].retired is None)
+
+    return {row[0]: decision(*row) for row in found}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,8 +47,21 @@ def check_reason(reason: object) -> None:
         check_text("reason", reason, 10_000)
 
 
+def look(text: str) -> str:
+    """What a text looks like: the same for one "é" of two characters and another of one, and without space around it."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def check_alike(what: str, texts: Sequence[str]) -> None:
+    """Refuse texts that differ and look the same (`ConfigError`); `what` says what they are."""
+    first: dict[str, str] = {}
+    for text in texts:
+        if first.setdefault(look(text), text) != text:
+            raise ConfigError(f"{what} {first[look(text)]!a} and {text!a} look the same; take texts that differ.")
+
+
 def check_labels(labels: Sequence[object]) -> None:
-    """Refuse labels of arms that are not text, are given twice, or are too many (`ConfigError`)."""
+    """Refuse labels of arms that are not text, are given twice or look the same, or are too many (`ConfigError`)."""
     if not 2 <= len(labels) <= MOST_ARMS:
         raise ConfigError(f"An experiment compares between 2 and {MOST_ARMS} arms; got {len(labels)}.")
     for label in labels:
@@ -55,6 +69,7 @@ def check_labels(labels: Sequence[object]) -> None:
     twice = {str(label) for label in labels if labels.count(label) > 1}
     if twice:
         raise ConfigError(f"Arms need labels of their own; {sorted(twice)[0]!r} is given twice.")
+    check_alike("The arms", [str(label) for label in labels])
 
 
 def metadata_as_json(metadata: object) -> dict[str, Any]:

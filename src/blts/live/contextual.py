@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import models, registry
 from ..errors import BltsError, ConfigError, shown
+from .checks import check_alike
 
 if TYPE_CHECKING:
     from .spec import Built, Spec
@@ -27,7 +28,7 @@ def prior_in_words(spec: Spec, model: models.Model) -> str:
 
 
 def check_declared(spec: Spec) -> None:
-    """Refuse features of arms that nothing depends on, and one θ or a model with contexts without features (`ConfigError`)."""
+    """Refuse what features exclude, such as metrics, and features that nothing depends on (`ConfigError`); nothing is built yet."""
     named = None if spec.model.name is None else registry.find("model", spec.model.name)
     if named is not None and named.about.get("contextual") and not spec.features:
         raise ConfigError(NO_FEATURES)
@@ -37,20 +38,22 @@ def check_declared(spec: Spec) -> None:
         raise ConfigError("shared and arm_features are for decisions with contexts; declare features=… too.")
     if spec.arm_features and not spec.shared:
         raise ConfigError("Features of arms say nothing where every arm has its own θ; give shared=True too.")
+    for feature in (*spec.features, *spec.arm_features):
+        check_alike(f"The levels of {feature.name}", feature.levels or ())
+    if spec.features and (spec.metrics or spec.objective):
+        raise ConfigError("Metrics compare arms as if all contexts were alike; leave out metrics and objective with features.")
+    if spec.features and spec.stop is not None and (spec.stop.p_best is not None or spec.stop.loss is not None):
+        raise ConfigError("With features no winner is named; let the stopping rule have units or until alone.")
 
 
 def check_contextual(spec: Spec, built: Built) -> None:
-    """Refuse what does not go with contexts, and a model that needs them where there are none (`ConfigError`)."""
+    """Refuse a model without contexts where there are features, or whose θ has another width; and the reverse (`ConfigError`)."""
     if not spec.features:
         if built.model.contextual:
             raise ConfigError(NO_FEATURES)
         return
     if not built.model.contextual:
         raise ConfigError(f"{spec.model.words} has no contexts; take a model that has, such as linear, or leave out features.")
-    if spec.metrics or spec.objective:
-        raise ConfigError("Metrics compare arms as if all contexts were alike; leave out metrics and objective with features.")
-    if spec.stop is not None and (spec.stop.p_best is not None or spec.stop.loss is not None):
-        raise ConfigError("With features no winner is named; let the stopping rule have units or until alone.")
     own = models.first_arm(built.model)
     numbers = (jax.ShapeDtypeStruct((size,), jnp.result_type(float)) for size in (own.dim, spec.width))
     try:

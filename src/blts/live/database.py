@@ -24,6 +24,7 @@ from sqlalchemy.pool import StaticPool
 
 from ..errors import StoreError, UnknownName
 from . import schema
+from .damage import Damaged
 
 DEFAULT_URL = "sqlite:///blts.db"
 VARIABLE = "BLTS_DB"
@@ -158,7 +159,19 @@ class Database:
         if row is None:
             known = connection.execute(sa.select(schema.experiments.c.name).limit(50)).scalars()
             raise UnknownName("experiment", name, known)
-        return record(row)
+        found = record(row)
+        wrong = [column for column in _NUMBERS if not isinstance(getattr(found, column), _NUMBERS[column])]
+        if wrong or not 1 <= found.version <= found.versions:
+            raise Damaged(f"{(wrong or ['version'])[0]} of {schema.experiments.name} is not as it was written", name)
+        return found
+
+
+_NUMBERS = {
+    column.name: float if isinstance(column.type, sa.Double) else int
+    for column in schema.experiments.columns
+    if isinstance(column.type, sa.Double | sa.BigInteger)
+}
+"""Columns of the experiments that hold numbers. SQLite keeps any value in any column."""
 
 
 def _check_exists(url: sa.URL) -> None:

@@ -19,6 +19,7 @@ from ..declared import provides
 from ..errors import ConfigError
 from . import chain, database, encoding, ledger, schema
 from .checks import check_text
+from .damage import Damaged
 from .database import DbRow, insert, record
 from .learning import empty_dtype
 
@@ -162,10 +163,17 @@ class Change:
         return position
 
 
+def arms_of(c: sa.Connection, experiment: int) -> list[DbRow]:
+    """The rows of all arms there have been, in the order of their numbers."""
+    table = schema.arms
+    found = [record(row) for row in c.execute(sa.select(table).where(table.c.experiment == experiment).order_by(table.c.arm))]
+    ledger.check_count("arms", sum(row.arm == i for i, row in enumerate(found)), len(found))
+    return found
+
+
 def labels(session: Session, c: sa.Connection) -> list[str]:
     """Those of all arms there have been."""
-    table = schema.arms
-    return list(c.execute(sa.select(table.c.label).where(table.c.experiment == session.id).order_by(table.c.arm)).scalars())
+    return [row.label for row in arms_of(c, session.id)]
 
 
 def update(session: Session, c: sa.Connection, **values: Any) -> None:
@@ -177,7 +185,7 @@ def policy_row(c: sa.Connection, experiment: int, version: int) -> DbRow:
     table = schema.policies
     row = c.execute(sa.select(table).where(table.c.experiment == experiment, table.c.version == version)).first()
     if row is None:
-        raise ConfigError(f"There is no policy version {version}.")
+        raise Damaged(f"policy version {version} is missing")
     return record(row)
 
 

@@ -19,6 +19,7 @@ from ..models import Model
 from ..samplers import Chain
 from . import arms, asking, creating, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
+from .damage import notices
 from .database import Database
 from .metrics import measuring, objective, stopping
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
@@ -113,6 +114,7 @@ class Experiment:
         spec = Spec.from_json(row.spec, model=model, sampler=sampler, batching=batching)
         return cls(Session(database, name, spec, row, clock, actor))
 
+    @notices
     def ask(
         self,
         n: int | None = None,
@@ -138,6 +140,7 @@ class Experiment:
         """
         return asking.ask(self.session, n, units, request_id, contexts, available)
 
+    @notices
     def tell(
         self,
         rewards: Iterable[Any] = (),
@@ -167,6 +170,7 @@ class Experiment:
         objective.refuse_rewards(self.spec)
         return telling.tell(self.session, rows, request_id)
 
+    @notices
     def expose(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> int:
         """Record that decisions were carried out, in an experiment with `exposure="explicit"`, which learns from those alone.
 
@@ -179,6 +183,7 @@ class Experiment:
         """
         return exposing.expose(self.session, decision_ids, units)
 
+    @notices
     def tell_aggregate(
         self,
         arm: str,
@@ -207,6 +212,7 @@ class Experiment:
         }
         return telling.tell_aggregate(self.session, arm, count, totals, request_id)
 
+    @notices
     def correct(self, decision_id: str, reward: float, reason: str = "", *, metric: str | None = None) -> bool:
         """Replace a reward by a new entry; the next refresh learns from it.
 
@@ -224,10 +230,12 @@ class Experiment:
         objective.refuse_rewards(self.spec)
         return telling.correct(self.session, decision_id, reward, reason)
 
+    @notices
     def cancel(self, decision_ids: Sequence[str], reason: str = "") -> int:
         """Decisions whose unit was never exposed: they count for nothing. How many were not cancelled before."""
         return telling.cancel(self.session, decision_ids, reason)
 
+    @notices
     def refresh(self, *, force: bool = False) -> Refreshed:
         """Close the batch and write a new policy version, if all its rewards are in, their window has passed, or forced.
 
@@ -236,14 +244,17 @@ class Experiment:
         objective.settle(self.session)
         return refreshing.refresh(self.session, bool(force))
 
+    @notices
     def add_arm(self, label: str, metadata: dict[str, Any] | None = None, **options: float) -> int:
         """A new arm from the next decision on; `options` are its own numbers of the model. The policy version it makes."""
         return arms.add_arm(self.session, label, metadata, options)
 
+    @notices
     def retire_arm(self, label: str, reason: str = "") -> int:
         """No more decisions for an arm; what it earned stays. The policy version it makes."""
         return arms.retire_arm(self.session, label, reason)
 
+    @notices
     def stop(self, promote: str | None = None, reason: str = "") -> int:
         """End the experiment, for good. Rewards are still accepted.
 
@@ -256,23 +267,28 @@ class Experiment:
         """
         return arms.stop(self.session, promote, reason)
 
+    @notices
     def pause(self, reason: str = "") -> None:
         """No decisions until `resume`; rewards are still accepted."""
         status.set_paused(self.session, True, reason)
 
+    @notices
     def resume(self, reason: str = "") -> None:
         """Decisions again."""
         status.set_paused(self.session, False, reason)
 
+    @notices
     def status(self) -> dict[str, Any]:
         """Where the experiment stands, as JSON could hold it."""
         found = status.status(self.session)
         return found | stopping.said(self, found)
 
+    @notices
     def audit(self) -> list[dict[str, Any]]:
         """Everything that was done, in order."""
         return status.audit(self.session)
 
+    @notices
     def policy(self, version: int | None = None) -> dict[str, Any]:
         """A policy version as it was written; by default the one in use."""
         return status.policy_entry(self.session, version)
@@ -283,6 +299,7 @@ class Experiment:
 
         return differences(self.session)
 
+    @notices
     def report(self, version: int | None = None, *, fresh: bool = False) -> dict[str, Any]:
         """What is known: estimates, checks and a recommendation.
 
@@ -298,6 +315,7 @@ class Experiment:
             return reports.kept(self, version)
         return reports.fresh(self) if fresh else reports.report(self)
 
+    @notices
     def value(self, policy: str | Callable[[dict[str, Any]], Any] | Experiment) -> dict[str, Any]:
         """What a policy would have earned a unit in the contexts of this experiment, which must declare features.
 
@@ -316,6 +334,7 @@ class Experiment:
 
         return value(self, policy)
 
+    @notices
     def export(self, path: str | os.PathLike[str]) -> int:
         """Every decision with its propensities and reward, to a .csv or .parquet file; how many there are."""
         from .export import write

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import datetime
 import json
 import os
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 
+from ..compilation import give_back_memory
 from ..errors import ConfigError, shown
-from . import ledger, schema
+from . import asking, ledger, schema
 from .conclusions.blocks import Propensities
+from .damage import notices
+from .entries import arms_of
 from .metrics.summary import told_values, values_of
 
 if TYPE_CHECKING:
     from .experiment import Experiment
 
 WAITING = "pending"
+MOMENTS = {"asked_at", "told_at", "exposed_at"}
 STATUSES = (WAITING, "told", "corrected", "aggregate", "default", "missing", "cancelled")
 """What became of a decision: nothing yet, or the kind of its last entry."""
 
@@ -81,11 +87,13 @@ def having(kinds: np.ndarray, *statuses: str) -> np.ndarray:
     return np.isin(kinds, [STATUSES.index(status) for status in statuses])
 
 
+@notices
 def table_of(experiment: Experiment) -> DecisionTable:
     """Every decision of an experiment."""
     with experiment.database.read() as c:
-        T = experiment.database.find(c, experiment.name).t
-        known = c.execute(sa.select(schema.arms).where(schema.arms.c.experiment == experiment.id).order_by(schema.arms.c.arm)).all()
+        row = experiment.database.find(c, experiment.name)
+        T, decisions, entries = row.t, 0, 0
+        known = arms_of(c, experiment.id)
         laws = ledger.fetch(c, sa.select(schema.vectors).where(schema.vectors.c.experiment == experiment.id))
         arm, batch, policy, law = (np.empty(T, np.int32) for _ in range(4))
         at, exposed, reward, told = (np.full(T, np.nan) for _ in range(4))
@@ -95,9 +103,10 @@ def table_of(experiment: Experiment) -> DecisionTable:
         columns = table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector, table.c.at
         for rows in ledger.pieces(c, columns, (table.c.t,), table.c.experiment == experiment.id):
             t, arms, batches, versions, names, times = zip(*rows, strict=True)
-            i = np.array(t) - 1
-            arm[i], batch[i], policy[i] = np.array(arms), np.array(batches), np.array(versions)
+            i = _whole(t) - 1
+            arm[i], batch[i], policy[i] = _whole(arms), _whole(batches), _whole(versions)
             law[i], at[i] = np.array([place[name] for name in names]), np.array(times)
+            decisions += len(rows)
         table = schema.exposures
         for rows in ledger.pieces(c, (table.c.t, table.c.at), (table.c.t,), table.c.experiment == experiment.id):
             t, exposed_ = zip(*rows, strict=True)
@@ -108,8 +117,17 @@ def table_of(experiment: Experiment) -> DecisionTable:
             t, names, values, times = zip(*rows, strict=True)
             i = np.array(t) - 1  # where a decision comes twice, NumPy keeps the last
             kinds[i], reward[i], told[i] = [code[name] for name in names], np.array(values, float), np.array(times)
+            entries += len(rows)
         shown = ledger.contexts_between(c, experiment.id, 0, T) if experiment.spec.features else None
     K = len(known)
+    ledger.check_count("decisions", decisions, T)
+    ledger.check_count("decisions of an arm", int(((arm >= 0) & (arm < K)).sum()), T)
+    ledger.check_count("rewards", entries, row.entries)
+    ledger.check_count("decisions with a reward", int((kinds > 0).sum()), row.settled)
+    ledger.check_count("rewards", int(np.isfinite(reward).sum()), int((~having(kinds, WAITING, "missing", "cancelled")).sum()))
+    ledger.check_count("propensity vectors", sum(asking.digest(text) == name for _, name, text in laws), len(laws))
+    if shown is not None:
+        ledger.check_count("contexts", len(shown), T)
     vectors = np.zeros((max(len(laws), 1), K))
     for i, (_, _, text) in enumerate(laws):
         vector = json.loads(text)
@@ -117,8 +135,17 @@ def table_of(experiment: Experiment) -> DecisionTable:
     labels, active = [row.label for row in known], [row.retired is None for row in known]
     contexts = None if shown is None else [json.loads(text) for text, _ in shown]
     available = None if shown is None else [None if mask is None else json.loads(mask) for _, mask in shown]
+    give_back_memory()  # what rows took
     decided = experiment.code, arm, batch, policy, at, exposed, kinds, reward, told, Propensities(vectors, law), labels, active
     return DecisionTable(*decided, contexts, available)
+
+
+def _whole(values: Sequence[Any]) -> np.ndarray:
+    """Whole numbers as an array (`LookupError` where some are none)."""
+    found = np.array(values)
+    if found.dtype.kind != "i":
+        raise LookupError("a value is not a whole number")
+    return found
 
 
 def columns_of(table: DecisionTable, metrics: dict[str, np.ndarray]) -> dict[str, list[Any]]:
@@ -194,7 +221,7 @@ def _parquet(columns: dict[str, list[Any]], place: pathlib.Path) -> None:
         import pyarrow.parquet as parquet
     except ImportError:
         raise ConfigError('Parquet needs pyarrow; install it with: pip install "blts[parquet]", or export a .csv.') from None
-    text = {"decision_id", "arm", "status", "asked_at", "told_at", "exposed_at"}
+    text = {"decision_id", "arm", "status", *MOMENTS}
     whole = {"t", "batch", "policy"}
     types = {name: pa.string() if name in text else pa.int64() if name in whole else pa.float64() for name in columns}
     shown = {
@@ -203,4 +230,9 @@ def _parquet(columns: dict[str, list[Any]], place: pathlib.Path) -> None:
         if name.startswith("context: ")
     }
     types |= shown | ({"available": pa.string()} if shown else {})
-    parquet.write_table(pa.table({name: pa.array(values, types[name]) for name, values in columns.items()}), place)
+    written: dict[str, Any] = dict(columns)
+    for name in MOMENTS & set(columns):
+        with contextlib.suppress(ValueError):  # a year that no date has stays text
+            written[name] = [None if at is None else datetime.datetime.fromisoformat(at) for at in columns[name]]
+            types[name] = pa.timestamp("us", tz="UTC")
+    parquet.write_table(pa.table({name: pa.array(values, types[name]) for name, values in written.items()}), place)

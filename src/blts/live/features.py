@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ import numpy as np
 from .. import contexts
 from .._typing import Array, Float, Int, Tree
 from ..errors import ConfigError, shown
-from .checks import LARGEST, check_text
+from .checks import LARGEST, check_text, look
 
 BOOLEAN = "boolean"
 MOST_LEVELS = 1000
@@ -56,9 +55,10 @@ class Feature(NamedTuple):
                 raise ConfigError(f"{where}: {self.name} must be a number from {low:g} to {high:g}; got {shown(value)}.")
             return float(value) + 0.0
         if self.levels is not None:
-            if not isinstance(value, str) or value not in self.levels:
+            alike = [level for level in self.levels if isinstance(value, str) and look(level) == look(value)]
+            if not alike:
                 raise ConfigError(f"{where}: {self.name} must be one of {', '.join(self.levels)}; got {shown(value)}.")
-            return value
+            return value if value in alike else alike[0]
         if not isinstance(value, bool):
             raise ConfigError(f"{where}: {self.name} must be true or false; got {shown(value)}.")
         return value
@@ -134,7 +134,7 @@ def _declared(name: Any, value: Any, what: str) -> Feature:
     if not numbers:
         raise ConfigError(f"The feature {name!r} must be {FORMS}; got {shown(value)}.")
     low, high = values
-    if not (math.isfinite(low) and math.isfinite(high) and -LARGEST <= low < high <= LARGEST):
+    if not -LARGEST <= low < high <= LARGEST:  # which NaN is not
         raise ConfigError(f"The range of {name} must be two finite numbers, the smaller first; got {shown(value)}.")
     return Feature(name, (float(low), float(high)))
 

@@ -19,6 +19,7 @@ from ..models.support import support_of_likelihood
 from . import schema
 from .conclusions.misfit import expected_rewards
 from .conclusions.posterior import posterior
+from .damage import notices
 from .export import DecisionTable, table_of
 from .metrics.summary import current_values, summary, tolerated
 from .report import compared, model_and_data
@@ -36,6 +37,7 @@ ZEROS = 0.05
 OTHERS = "other arms"
 
 
+@notices
 def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib.Path]:
     """Write allocation.svg, posterior.svg, rewards.svg and metrics.svg, those that exist for this experiment.
 

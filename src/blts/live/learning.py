@@ -30,6 +30,8 @@ class Data(NamedTuple):
 
     def of(self, active: tuple[int, ...]) -> Data:
         """The rows of some arms, renumbered."""
+        if active == tuple(range(len(active))) and self.arms.max(initial=-1) < len(active):
+            return self
         place = np.full(max((*active, int(self.arms.max(initial=-1)))) + 1, -1)
         place[list(active)] = np.arange(len(active))
         mine = place[self.arms] >= 0

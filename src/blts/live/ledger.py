@@ -134,9 +134,9 @@ class Fold(NamedTuple):
         arms, at = np.concatenate([self.arms, new_arms]), np.concatenate([self.at, new_at])
         x = None
         if self.encoding is not None:
-            new_x = self.encoding.of_texts(
-                [text for text, _ in contexts_between(connection, self.experiment, len(self.arms), decisions)]
-            )
+            shown = contexts_between(connection, self.experiment, len(self.arms), decisions)
+            check_count("contexts", len(shown), decisions - len(self.arms))
+            new_x = self.encoding.of_texts([text for text, _ in shown])
             x = new_x if self.x is None else np.concatenate([self.x, new_x])
         return Fold(self.experiment, watermark, arms, at, exposed, standing, settled, self.encoding, x)
 
@@ -171,6 +171,12 @@ class Fold(NamedTuple):
         return Rewards(here + 1, self.arms[here], self.rewards[here], None if self.x is None else self.x[here])
 
 
+def check_count(what: str, found: int, written: int) -> None:
+    """Fail where rows are missing, which arrays cannot show; `damage` says what is wrong (`LookupError`)."""
+    if found != written:
+        raise LookupError(f"{found} {what} of {written}")
+
+
 def contexts_between(connection: sa.Connection, experiment: int, first: int, last: int) -> list[tuple[str, str | None]]:
     """What decisions first + 1 … last were shown, as it is stored: contexts, and which arms they could be."""
     own = contexts.c.experiment == experiment, contexts.c.t > first, contexts.c.t <= last
@@ -187,8 +193,10 @@ def _decisions_between(connection: sa.Connection, experiment: int, first: int, l
         own = decisions.c.experiment == experiment, decisions.c.t > done, decisions.c.t <= end
         text = connection.execute(sa.select(sa.func.aggregate_strings(entry, ",")).where(*own)).scalar()
         found = np.fromstring(text or "", float, sep=",").reshape(-1, 3)
-        place = found[:, 0].astype(int) - first - 1
-        arms[place], at[place] = found[:, 1].astype(int), found[:, 2]
+        check_count("decisions", len(found), end - done)
+        with np.errstate(invalid="raise"):  # a number that is not whole
+            place = found[:, 0].astype(int) - first - 1
+            arms[place], at[place] = found[:, 1].astype(int), found[:, 2]
         done = end
     return arms, at
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..drawing.pages import render
 from ..errors import ConfigError
 from .conclusions.words import probability, shares
+from .damage import notices
 from .durations import in_words
 from .figures import draw
 from .status import status, warnings
@@ -28,6 +29,7 @@ FIGURES = {
 }
 
 
+@notices
 def write(experiment: Experiment, report: dict[str, Any], path: str | os.PathLike[str]) -> pathlib.Path:
     """Write a report with its figures as one file that needs no other.
 
@@ -83,7 +85,10 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
 
 def moment(at: float) -> str:
     """Seconds since 1970 as a date and time."""
-    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):  # outside the years 1 to 9999
+        return f"{at:g} s"
 
 
 def _as_of(report: dict[str, Any]) -> str:

@@ -86,6 +86,8 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     current = session.policy(c, row.version)
     _compile(session, current)
     session.fold = session.fold.until(c, row.position, row.t)
+    ledger.check_count("decisions with a reward", int(session.fold.settled.sum()), row.settled)
+    give_back_memory()  # what reading them took
     closed = Closed.at(spec, session.fold, now, _last_cutoff(session, c))
     if not force and row.due:
         why = _why_not(row, closed.awaited(row.began, row.closing), closed.cutoff is not None)

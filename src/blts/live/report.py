@@ -15,7 +15,7 @@ from . import schema
 from .conclusions import estimates
 from .conclusions.comparing import Seen, Version, compare, data_of
 from .conclusions.counted import counted
-from .conclusions.posterior import LEVEL
+from .conclusions.posterior import LEVEL, compile_draws
 from .conclusions.words import number
 from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
@@ -50,6 +50,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
         current, failings = compared(experiment, c), last_failings(experiment.session, c)
+    if not experiment.spec.features:
+        compile_draws(current.built.model)
     spec, table = experiment.spec, table_of(experiment)
     table = dataclasses.replace(table, active=[k in current.active for k in range(len(table.labels))])
     known = counted(table, spec, experiment.session.now())

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from ..compilation import keep_programs
 from ..errors import ConfigError, shown
 from ..models import Model
-from . import asking, encoding, entries, ledger, policy, priors, schema
+from . import asking, encoding, entries, ledger, policy, priors
 from .checks import check_text
 from .combining import Combiner
 from .database import Database, DbRow
@@ -100,10 +100,7 @@ class Session:
     def load(self, c: sa.Connection, version: int) -> Policy:
         """A version from what is stored of it."""
         entry = entries.policy_row(c, self.id, version)
-        table = schema.arms
-        found = c.execute(
-            sa.select(table).where(table.c.experiment == self.id, table.c.added <= version).order_by(table.c.arm)
-        ).all()
+        found = [arm for arm in entries.arms_of(c, self.id) if arm.added <= version]
         arms = tuple(Arm(a.label, json.loads(a.metadata), json.loads(a.options)) for a in found)
         active = tuple(json.loads(entry.arms))
         prior = json.loads(entry.about).get("prior", {})

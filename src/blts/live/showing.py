@@ -81,7 +81,9 @@ def _masks(available: Any, count: int) -> tuple[tuple[str, ...] | None, ...]:
         return (None,) * count
     if isinstance(available, str) or not isinstance(available, Sequence):
         raise ConfigError(f"available must be a list of labels, or one for each decision; got {shown(available)}.")
-    if available and all(isinstance(one, str) for one in available):
+    if not available:
+        raise ConfigError("available names no arm; name at least one, or leave it out for all arms.")
+    if all(isinstance(one, str) for one in available):
         available = [available] * count
     if len(available) != count:
         raise ConfigError(f"available has {len(available)} lists for {count} decisions; give one for each.")

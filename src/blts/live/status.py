@@ -135,7 +135,10 @@ def policy_entry(session: Session, version: int | None) -> dict[str, Any]:
     """A policy version as it was written; by default the one in use."""
     chosen = None if version is None else whole("version", version, 1, 2**62)
     with session.database.read() as c:
-        entry = entries.policy_row(c, session.id, session.row(c).version if chosen is None else chosen)
+        row = session.row(c)
+        if chosen is not None and chosen > row.versions:
+            raise ConfigError(f"There is no policy version {chosen}; the last is {row.versions}.")
+        entry = entries.policy_row(c, session.id, row.version if chosen is None else chosen)
     return {
         "version": entry.version,
         "kind": entry.kind,

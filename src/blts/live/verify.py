@@ -19,6 +19,7 @@ from ..errors import StoreError
 from . import arms as changing
 from . import asking, encoding, ledger, policy, refreshing, reports, schema
 from .chain import Unreadable, check_chain, read
+from .damage import Damaged
 from .database import DbRow, record
 from .metrics import objective
 
@@ -38,11 +39,12 @@ class _Made(NamedTuple):
     vector: np.ndarray
 
 
-def differences(session: Session) -> list[str]:
+def differences(session: Session, *, replayed: bool = True) -> list[str]:
     """Compare what is stored with the hash chain, the audit log and a replay.
 
     Args:
         session: the experiment.
+        replayed: whether to compute decisions and refreshes again, which takes as long as they took.
 
     Returns:
         A sentence for each difference; nothing where all is well. What cannot even be read is a difference too.
@@ -50,9 +52,11 @@ def differences(session: Session) -> list[str]:
     with session.database.read() as c:
         driver = session.database.engine.dialect.loaded_dbapi.Error
         try:
-            found = list(_stored(c, session.id)) or _Replay(session, c).run()
+            found = list(_stored(c, session.id)) or (_Replay(session, c).run() if replayed else [])
         except Unreadable as error:
             return [str(error)]
+        except Damaged as error:
+            return [error.what]
         except (StoreError, MemoryError):
             raise
         except (SQLAlchemyError, driver) as error:

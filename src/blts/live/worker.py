@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from ..errors import BltsError, ConfigError, type_and_message
 from . import reports, schema
+from .damage import noticed
 from .database import Database
 from .experiment import Experiment
 from .metrics import stopping
@@ -97,10 +98,11 @@ class Worker:
             experiment = self._opened[name]
             if not self._lease(experiment):
                 return None
-            refreshed = experiment.refresh() if self._may(experiment) else None
-            new_report = reports.keep(experiment)
-            said = _alarms(experiment) if new_report else []
-            did = (*said, *stopping.act(experiment))
+            with noticed(experiment.session):
+                refreshed = experiment.refresh() if self._may(experiment) else None
+                new_report = reports.keep(experiment)
+                said = _alarms(experiment) if new_report else []
+                did = (*said, *stopping.act(experiment))
         except BltsError as error:  # one experiment's trouble is not that of the others
             return Done(name, None, str(error))
         except Exception as error:  # nor is what its model, a user's own, may raise
@@ -121,7 +123,8 @@ class Worker:
         with self.database.write() as c:
             c.execute(sa.select(schema.experiments.c.id).where(schema.experiments.c.id == experiment.id).with_for_update())
             held = c.execute(sa.select(table).where(table.c.experiment == experiment.id)).first()
-            if held is not None and held.holder != self.holder and now < held.until <= now + LEASE:
+            others = held is not None and held.holder != self.holder and isinstance(held.until, float)
+            if held is not None and others and now < held.until <= now + LEASE:
                 return False
             mine = {"holder": self.holder, "until": now + LEASE}
             if held is None:

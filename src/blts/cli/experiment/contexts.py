@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError, shown
 from .output import interval, say, show_table
-from .rewards import csv_rows, json_rows, read_text
+from .rewards import csv_rows, json_rows, number_of, read_text
 
 if TYPE_CHECKING:
     from ...live.features import Encoding
@@ -83,38 +83,49 @@ def read_contexts(file: str, encoding: Encoding | None) -> Asked:
     if encoding is None:
         raise ConfigError("This experiment declares no features; give --units with one unit a line.")
     text = read_text(file)
-    rows = json_rows(text) if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "[") else [_typed(row, encoding) for row in csv_rows(text)]
+    if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "["):
+        rows = json_rows(text)
+    else:
+        found, semicolons = csv_rows(text)
+        rows = [_typed(row, encoding, semicolons) for row in found]
     if not rows:
         raise ConfigError(f"The file {file} has no contexts.")
     units = [row.pop(UNIT) for row in rows if UNIT in row]
     if units and len(units) < len(rows):
         raise ConfigError(f"The file {file} has units of {len(units)} of {len(rows)} rows; give all or none.")
-    masks = [row.pop(AVAILABLE, None) for row in rows]
+    masks = [_labels(row.pop(AVAILABLE, None)) for row in rows]
     return Asked(units or None, rows, None if all(mask is None for mask in masks) else masks)
 
 
-def _typed(row: dict[str, str], encoding: Encoding) -> dict[str, Any]:
-    """A row of a CSV file with the types of its features; what cannot be read stays text, and is refused by name."""
+def _labels(mask: Any) -> Any:
+    """The labels that text such as "A; B" names; nothing for all arms."""
+    if not isinstance(mask, str):
+        return mask
+    return [label.strip() for label in mask.split(";")] if mask.strip() else None
+
+
+def _typed(row: dict[str, str], encoding: Encoding, semicolons: bool) -> dict[str, Any]:
+    """A row of a CSV file with the types of its features; what cannot be read stays text, and is refused by name.
+
+    Args:
+        row: its cells.
+        encoding: has the features.
+        semicolons: whether they separate cells, so that numbers may have decimal commas.
+
+    Returns:
+        The values.
+    """
     kinds = {feature.name: feature for feature in encoding.features}
     out: dict[str, Any] = {}
     for name, value in row.items():
         feature = kinds.get(name)
-        if name == AVAILABLE:
-            out[name] = [label.strip() for label in value.split(";")] if value else None
-        elif feature is None or feature.levels is not None:
+        if feature is None or feature.levels is not None:
             out[name] = value
         elif feature.range is None:
             out[name] = WORDS.get(value.lower(), value)
         else:
-            out[name] = _number(value)
+            out[name] = number_of(value.replace(",", ".") if semicolons else value)
     return out
-
-
-def _number(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def show_values(found: dict[str, Any]) -> None:

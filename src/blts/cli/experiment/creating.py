@@ -92,9 +92,7 @@ def create(
     if as_json:
         print_json(status)
     else:
-        count = len(status["arms"])
-        arms = "1 arm" if count == 1 else f"{count} arms"
-        say(f"{name}: {arms}, {status['model']}, {status['sampler']}, {status['batching']} batching.")
+        say(f"{name}: {len(status['arms'])} arms, {status['model']}, {status['sampler']}, {status['batching']} batching.")
 
 
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:

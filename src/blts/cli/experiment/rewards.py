@@ -81,7 +81,7 @@ def _from_csv(text: str, metrics: Sequence[str], metric: str | None) -> list[Any
     for line in lines[1:]:
         name = next((name for name in names if cell(line, name)), names[0])  # the decision's id, or where it is empty the unit
         said = cell(line, values[0])
-        rows.append({name: cell(line, name), "reward": _number(said.replace(",", ".") if semicolons else said)})
+        rows.append({name: cell(line, name), "reward": number_of(said.replace(",", ".") if semicolons else said)})
     if "metric" in header:
         for row, line in zip(rows, lines[1:], strict=True):
             row["metric"] = cell(line, "metric")
@@ -122,18 +122,21 @@ def by_metric(rows: list[Any], metric: str | None) -> dict[str | None, list[Any]
     return out or {None: []}
 
 
-def csv_rows(text: str) -> list[dict[str, str]]:
-    """The lines of a CSV file with a header, as tables; an empty cell at the end of a line is left out."""
-    lines, _ = _cells(text)
+def csv_rows(text: str) -> tuple[list[dict[str, str]], bool]:
+    """The lines of a CSV file with a header, as tables, and whether semicolons separate their cells.
+
+    A cell that is missing at the end of a line is left out.
+    """
+    lines, semicolons = _cells(text)
     if not lines:
-        return []
+        return [], semicolons
     header = [cell.strip() for cell in lines[0]]
     if len(set(header)) < len(header):
         raise ConfigError(f"The file has a column twice, among {', '.join(header)[:200]}; leave one.")
     long = next((i for i, line in enumerate(lines) if len(line) > len(header)), None)
     if long is not None:
         raise ConfigError(f"Line {long + 1} of the file has {len(lines[long])} cells, and its header {len(header)}.")
-    return [dict(zip(header, map(str.strip, line), strict=False)) for line in lines[1:]]
+    return [dict(zip(header, map(str.strip, line), strict=False)) for line in lines[1:]], semicolons
 
 
 def json_rows(text: str) -> list[dict[str, Any]]:
@@ -153,8 +156,8 @@ def _from_jsonl(text: str) -> list[Any]:
     return [item if isinstance(item, dict) else (None, None) for item in items]
 
 
-def _number(text: str) -> Any:
-    """A number where the text is one; otherwise the text, which `tell` then calls invalid."""
+def number_of(text: str) -> Any:
+    """A number where the text is one; otherwise the text, which is then refused by name."""
     try:
         return float(text) if "_" not in text else text
     except ValueError:

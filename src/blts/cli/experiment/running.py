@@ -61,6 +61,7 @@ def ask(
                 "batch": d.batch,
                 "policy_version": d.policy,
                 "propensities": d.propensities,
+                "available": d.available,
             }
             | ({} if d.unit is None else {"unit": d.unit})
             for d in answer.decisions
@@ -79,6 +80,13 @@ def ask(
         rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm], *([d.unit] if whom else [])] for d in answer.decisions]
         columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if whom else [])]
         show_table(f"{name}: {in_words(len(rows), 'decision')}", columns, rows, words=("unit",))
+    kept = [d for d in answer.decisions if not d.available]
+    if kept:
+        first = f"{kept[0].unit or kept[0].id}: {kept[0].arm}{', …' if len(kept) > 1 else ''}"
+        say(
+            f"{in_words(len(kept), 'earlier decision')} ({first}) could not be made now, because the arm is retired or not "
+            "available; a unit keeps its decision."
+        )
     if answer.why:
         say(f"{len(answer.decisions)} of {len(whom) or n or len(shown or [1])} decisions: {answer.why}.")
 

@@ -163,7 +163,7 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
     Returns:
         Entries of a report, as JSON could hold it.
     """
-    active, every = version.active, data_of(table, known)
+    active, every = version.active, Data(seen.arms, seen.rewards)
     labels, control = [table.labels[k] for k in active], spec.control or spec.arms[0].label
     found, wrong = None, []
     if not spec.features:

@@ -356,17 +356,21 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | P
     T, K = len(arms), p.shape[1]
     if T < 2:
         return Gain(np.nan, np.nan, np.nan)
-    parts = [(np.where(b.p > 0, b.terms, 0.0) / _possible(b.p)).sum(1) for b in _in_blocks(arms, rewards, p)]
-    terms = rewards - np.concatenate(parts)
-    # Propensities are single precision: where all arms had the same, what is left is rounding.
-    terms = np.where(np.abs(terms) <= 1e-6 * np.abs(rewards), 0.0, terms)
-    value, se = terms.mean(), terms.std(ddof=1) / np.sqrt(T)
-    squares = np.square(terms - value)
-    noise = noise_of_squares(squares.sum(), np.square(squares).sum(), T)
+    terms, done = np.empty(T), 0
+    for b in _in_blocks(arms, rewards, p):
+        mine = b.rewards - (np.where(b.p > 0, b.terms, 0.0) / _possible(b.p)).sum(1)
+        # Propensities are single precision: where all arms had the same, what is left is rounding.
+        terms[done : done + len(mine)] = np.where(np.abs(mine) <= 1e-6 * np.abs(b.rewards), 0.0, mine)
+        done += len(mine)
+    value, total, se = terms.mean(), float(terms.sum()), terms.std(ddof=1) / np.sqrt(T)
+    squares = np.square(np.subtract(terms, value, out=terms), out=terms)
+    spread = squares.sum()
+    noise = noise_of_squares(spread, np.square(squares).sum(), T)
+    del terms, squares
     own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, _own(arms, p), K)[0]
     if not np.isfinite(ratio).all():
         z = stats.t.ppf(0.5 + 0.5 * level, 2.0 / noise**2) if noise > 0 else stats.norm.ppf(0.5 + 0.5 * level)
-        return Gain(float(value), float(se), float(terms.sum()), float(value - z * se), float(value + z * se))
+        return Gain(float(value), float(se), total, float(value - z * se), float(value + z * se))
 
     def weights(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What a term changes by with its prediction, and with its arm's mean."""
@@ -386,13 +390,13 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | P
 
     z, ends = stats.norm.ppf(0.5 + 0.5 * level), own.interval(level)
     known = variance(np.clip(own.value, *own.limits))
-    excess = max(1.0, squares.sum() / known * (1.0 - 0.5 * noise)) if known > 0 else 1.0
+    excess = max(1.0, spread / known * (1.0 - 0.5 * noise)) if known > 0 else 1.0
     sums = Sums()
     for some in blocks(T):
         sums.add(slope=weights(p[some])[1])
     up = sums.slope > 0  # a larger mean of this arm is a larger gain
     low, high = (z * np.sqrt(excess * variance(np.where(up == upper, ends[1], ends[0]))) / T for upper in (False, True))
-    return Gain(float(value), float(se), float(terms.sum()), float(value - low), float(value + high))
+    return Gain(float(value), float(se), total, float(value - low), float(value + high))
 
 
 def _possible(p: np.ndarray) -> np.ndarray:

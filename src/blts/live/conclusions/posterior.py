@@ -14,6 +14,7 @@ from ... import _random, diagnosis
 from ..._typing import Array, PRNGKey, Row, Tree
 from ...agents import Thompson
 from ...agents.beliefs import default_belief
+from ...compilation import give_back_memory
 from ...history import remember_summary
 from ...models import Model, marginal
 from ...models.drawing import arms_of, draws_from_marginal, marginals, posterior_draws
@@ -23,6 +24,10 @@ from ..policy import Frozen
 LEVEL = 0.95
 DRAWS = 100_000
 """Exact draws, where there are no closed distributions, and for lifts. P(best) then has a standard error of at most 0.0016."""
+DRAWN = 1_000
+"""Of them at once."""
+ROWS = 2**16
+"""Rewards that are summarised at once."""
 POOL = 1024
 """Chains an arm, for models without an exact posterior."""
 SHUFFLES = 32
@@ -80,11 +85,11 @@ def posterior(model: Model, arms: np.ndarray, rewards: np.ndarray, *, rhat_limit
     if not model.has_posterior:
         return _from_chains(model, Data(arms, rewards), seen, rhat_limit)
     with jax.enable_x64(True):
-        summaries = _summaries(model, *_padded(arms, rewards))
+        summaries = _summaries(model, arms, rewards)
         laws = marginals(model, summaries, ())
         if type(laws) in CLOSED:
             return _from_laws(_scipy(laws), seen)
-        draws = np.asarray(_drawn(_random.as_key(0), model, summaries, jnp.arange(DRAWS)), float)
+        draws = np.concatenate([_drawn(model, summaries, start) for start in range(0, DRAWS, DRAWN)])
     return of_draws(draws, DRAWS, seen, f"{DRAWS:,} exact draws")
 
 
@@ -95,20 +100,53 @@ def _padded(arms: np.ndarray, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return pad(arms, np.int32), pad(rewards, np.float64), np.arange(room) < len(arms)
 
 
+def _summaries(model: Model, arms: np.ndarray, rewards: np.ndarray) -> Tree:
+    """Of each arm's rewards, some rows at a time: a million rows with all that is computed of them take 100 MB."""
+    found = _empty(model)
+    for start in range(0, len(arms), ROWS):
+        found = _added(model, found, *_padded(arms[start : start + ROWS], rewards[start : start + ROWS]))
+    return found
+
+
 @jax.jit
-def _summaries(model: Model, arms: Array, rewards: Array, live: Array) -> Tree:
+def _empty(model: Model) -> Tree:
+    empty = jax.vmap(lambda single: single.empty())(model)
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(x)), empty)
+
+
+@jax.jit
+def _added(model: Model, summaries: Tree, arms: Array, rewards: Array, live: Array) -> Tree:
     def add(history, x):
         arm, reward, ok = x
         return remember_summary(model, history, Row((), arm, reward, ()), ok), None
 
-    return jax.lax.scan(add, jax.vmap(lambda single: single.empty())(model), (arms, rewards, live))[0]
+    return jax.lax.scan(add, summaries, (arms, rewards, live))[0]
+
+
+def compile_draws(model: Model) -> None:
+    """Compile what exact draws need before rewards are read: both at once take the most memory.
+
+    Args:
+        model: stacked, of all arms that are compared.
+    """
+    if not model.has_posterior:
+        return
+    with jax.enable_x64(True):
+        nothing = _empty(model)
+        if type(marginals(model, nothing, ())) not in CLOSED:
+            _drawn(model, nothing, 0)
+    give_back_memory()
+
+
+def _drawn(model: Model, summaries: Tree, start: int) -> np.ndarray:
+    """Draws number start, start + 1, …"""
+    return np.asarray(_draws(_random.as_key(0), model, summaries, start + jnp.arange(DRAWN)), float)
 
 
 @jax.jit
-def _drawn(key: PRNGKey, model: Model, summaries: Tree, indices: Array) -> Array:
+def _draws(key: PRNGKey, model: Model, summaries: Tree, indices: Array) -> Array:
     held = marginals(model, summaries, ()) if draws_from_marginal(model) else summaries
-    one = lambda i: _mean_rewards(model, posterior_draws(_random.fold_in(key, i), model, held))  # noqa: E731
-    return jax.lax.map(one, indices, batch_size=1024)
+    return jax.vmap(lambda i: _mean_rewards(model, posterior_draws(_random.fold_in(key, i), model, held)))(indices)
 
 
 def _mean_rewards(model: Model, thetas: Array) -> Array:

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from ..conclusions.blocks import Propensities, blocks
+
 DRAWS = 20_000
 TIGHTEST = 50.0
 """The mixture's variance, in effective pairs of units (`Terms.weight`): evidence is least conservative from about 100 to 10,000 of
@@ -59,9 +61,10 @@ class Terms(NamedTuple):
         """The sums after each decision."""
         return Sums(*(np.cumsum(each, -1) for each in self._summed()))
 
-    def total(self) -> Sums:
-        """The sums after all decisions, the same to the last bit, without keeping those before."""
-        return Sums(*(np.cumsum(each, -1)[..., -1].copy() for each in self._summed()))
+    def added_to(self, before: Sums | None) -> Sums:
+        """The sums after all decisions, the same to the last bit; `before` are those of earlier ones."""
+        start = np.zeros(len(Sums._fields)) if before is None else before
+        return Sums(*(np.append(first, _running(each, first))[-1] for each, first in zip(self._summed(), start, strict=True)))
 
     def _summed(self) -> Iterator[np.ndarray]:
         t, h, x, n = self
@@ -120,6 +123,24 @@ class Sums(NamedTuple):
         return np.where(np.isfinite(log), log, -np.inf)
 
 
+class Earlier(NamedTuple):
+    """What came before some decisions: how many of them were one of the two arms, the arm and the control, and their sums."""
+
+    either: tuple[float, float] = (0, 0.0)
+    mine: tuple[float, float] = (0, 0.0)
+    control: tuple[float, float] = (0, 0.0)
+
+
+def total(arms: np.ndarray, values: np.ndarray, p: Propensities, pair: tuple[int, int], question: Question) -> Sums:
+    """The sums of `terms` over all decisions, some at a time; the arguments are those of `terms`."""
+    found, earlier = None, Earlier()
+    for some in blocks(len(arms)):
+        new, earlier = _terms(arms[some], values[some], p[some], pair, question, earlier)
+        found = new.added_to(found)
+    assert found is not None
+    return found
+
+
 def terms(arms: np.ndarray, values: np.ndarray, p: np.ndarray, pair: tuple[int, int], question: Question) -> Terms:
     """The difference of two arms' augmented IPW scores, weighted by how much a decision can say of both.
 
@@ -137,27 +158,43 @@ def terms(arms: np.ndarray, values: np.ndarray, p: np.ndarray, pair: tuple[int, 
     Returns:
         The terms, in the order of the decisions.
     """
+    return _terms(arms, values, p, pair, question, Earlier())[0]
+
+
+def _terms(
+    arms: np.ndarray, values: np.ndarray, p: np.ndarray, pair: tuple[int, int], question: Question, earlier: Earlier
+) -> tuple[Terms, Earlier]:
     b, a = pair
     is_a, is_b = arms == a, arms == b
     both = p[:, a] + p[:, b]
     share = np.divide(p[:, b], both, out=np.zeros_like(both), where=both > 0)  # of b: the weight of the control's values
     either = is_a | is_b
     # Decisions before the first value are left out: nothing predicts theirs, which would drown those of a metric far from zero.
-    weight = np.where(np.cumsum(either) > either, p[:, a] * share, 0.0)
-    any_mean = _mean_before(either, values, np.zeros(len(values)))
-    m_a, m_b = _mean_before(is_a, values, any_mean), _mean_before(is_b, values, any_mean)
+    weight = np.where(_running(either, earlier.either[0]) > either, p[:, a] * share, 0.0)
+    any_mean, of_either = _mean_before(either, values, np.zeros(len(values)), earlier.either)
+    m_a, of_a = _mean_before(is_a, values, any_mean, earlier.control)
+    m_b, of_b = _mean_before(is_b, values, any_mean, earlier.mine)
     control = weight * m_a + is_a * (values - m_a) * share
     mine = weight * m_b + is_b * (values - m_b) * (1 - share)
     term = np.where(weight > 0, question.sign * (question.scale * control - mine) - weight * question.margin, 0.0)
     unit = either.astype(float)
-    return Terms(term, weight, values * unit, unit)
+    return Terms(term, weight, values * unit, unit), Earlier(of_either, of_b, of_a)
 
 
-def _mean_before(which: np.ndarray, values: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
-    """The mean of some decisions' values before each decision; `otherwise` where there are none."""
+def _running(terms: np.ndarray, start: float) -> np.ndarray:
+    """The sum after each term, going on from `start`."""
+    return np.cumsum(np.concatenate([[start], terms]))[1:]
+
+
+def _mean_before(
+    which: np.ndarray, values: np.ndarray, otherwise: np.ndarray, earlier: tuple[float, float]
+) -> tuple[np.ndarray, tuple[float, float]]:
+    """The mean of some decisions' values before each one, `otherwise` where there are none; and their number and sum after all."""
     own = np.where(which, values, 0.0)
-    count = np.cumsum(which) - which
-    return np.divide(np.cumsum(own) - own, count, out=otherwise.astype(float), where=count > 0)
+    counts, sums = _running(which, earlier[0]), _running(own, earlier[1])
+    count = counts - which
+    after = (float(counts[-1]), float(sums[-1])) if len(own) else earlier
+    return np.divide(sums - own, count, out=otherwise.astype(float), where=count > 0), after
 
 
 def probability_worse(support: str, prior: tuple[float, float], mine: np.ndarray, control: np.ndarray, q: Question) -> float:

@@ -132,7 +132,7 @@ class _Data:
     def __init__(self, metric: Metric, table: DecisionTable, values: np.ndarray, base: int, comparisons: int):
         has = ~np.isnan(values)
         self.metric, self.labels, self.model = metric, table.labels, metric.built
-        self.arms, self.values, self.p = table.arms[has], values[has], table.propensities[has]
+        self.arms, self.values, self.p = table.arms[has], values[has], table.propensities.of(has)
         self.base, self.comparisons = base, comparisons
         """The control's number, and how many pairs of an arm and a guardrail are compared."""
         self.probability_worse = cache(self._probability_worse)
@@ -146,7 +146,7 @@ class _Data:
         return min(int((self.arms == arm).sum()), int((self.arms == self.base).sum()))
 
     def sums(self, arm: int, question: guardrails.Question) -> guardrails.Sums:
-        return guardrails.terms(self.arms, self.values, self.p, (arm, self.base), question).total()
+        return guardrails.total(self.arms, self.values, self.p, (arm, self.base), question)
 
     def _probability_worse(self, arm: int) -> float:
         prior, support = (1.0, 1.0), "real"
