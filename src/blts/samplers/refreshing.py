@@ -53,6 +53,7 @@ def tuned(kernel: str, precision: np.ndarray, steps: int) -> Tuned:
         grid = np.meshgrid(np.log(np.geomspace(3e-3, 2.0, 36)) - widest / 2, np.log(np.geomspace(0.03, 1e3, 36)))
         h, γ = (part.ravel() for part in grid)
         apart = np.log([2.0 / 3e-3, 1e3 / 0.03]) / 35
+    lowest = Tuned(np.inf, np.nan, np.nan)
     for level in range(6):
         errors = error(kernel, precision, steps, np.exp(h), np.exp(γ))
         best = np.argsort(errors)[: 3 if level < 5 else 1]
