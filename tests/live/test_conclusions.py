@@ -171,13 +171,28 @@ def test_quadrature_agrees_with_draws(name):
     assert all((x == y).all() for x, y in zip((*found.shown, found.draws), (*again.shown, again.draws), strict=True))
 
 
+def test_rewards_are_summarised_in_pieces(monkeypatch):
+    """The same to the last bit as all at once, whatever is left over."""
+    rng = np.random.default_rng(0)
+    arms, rewards = rng.integers(0, 2, 1000), np.exp(rng.normal(size=1000))
+    model = stack(models.ZeroInflatedLogNormal(), 2)
+    whole = posteriors.posterior(model, arms, rewards)
+    monkeypatch.setattr(posteriors, "ROWS", 256)
+    pieces = posteriors.posterior(model, arms, rewards)
+    np.testing.assert_array_equal(pieces.draws, whole.draws)
+    assert len(pieces.draws) == posteriors.DRAWS
+    assert len(np.unique(pieces.draws[:, 0])) > 0.99 * posteriors.DRAWS  # each has a key of its own
+    # The mutant: a piece that is left out.
+    assert not np.array_equal(posteriors.posterior(model, arms[:744], rewards[:744]).draws, whole.draws)
+
+
 def test_another_number_of_rewards_compiles_nothing():
     model = stack(models.Bernoulli(), 3)
     posterior(model, ARMS[:10], ONES[:10])
-    before = posteriors._summaries._cache_size()  # type: ignore[attr-defined]
+    before = posteriors._added._cache_size()  # type: ignore[attr-defined]
     for n in (11, 40, 60):
         posterior(model, ARMS[:n], ONES[:n])
-    assert posteriors._summaries._cache_size() == before  # type: ignore[attr-defined]
+    assert posteriors._added._cache_size() == before  # type: ignore[attr-defined]
 
 
 def test_draws_of_log_normal_arms_are_exact():

@@ -35,6 +35,12 @@ TESTS = pathlib.Path(__file__).resolve().parent
 
 # What can be declared and shown
 
+
+class Broken(Linear):
+    def mean_reward(self, theta, obs, action):
+        raise KeyError("mine")
+
+
 DECLARED: dict[str, tuple[dict[str, Any], str]] = {
     "no range": ({"features": {"age": [90, 18]}}, "smaller first"),
     "not finite": ({"features": {"age": [0, float("inf")]}}, "finite"),
@@ -52,6 +58,7 @@ DECLARED: dict[str, tuple[dict[str, Any], str]] = {
     "no features": ({"features": None}, "declare features"),
     "no spread": ({"model": "linear"}, "needs the sd of the rewards"),
     "another width": ({"model": Linear(prior_mean=[0.0, 0.0])}, "The features are 5 numbers"),
+    "a model that fails": ({"model": Broken(prior_mean=[0.0] * 5)}, "mean_reward of Broken cannot be evaluated"),
     "a prior": ({"prior": "learned"}, "prior_mean and prior_sd"),
     "metrics": ({"metrics": [{"name": "refunds", "model": "conversions"}]}, "leave out metrics"),
     "a winner": ({"stop": {"p_best": 0.95}}, "no winner is named"),

@@ -83,6 +83,21 @@ def test_a_clock_that_is_set_back_does_no_harm(tmp_path):
     assert experiment.verify() == []
 
 
+def test_a_report_counts_what_counted_before_the_clock_was_set_back(tmp_path):
+    clock = Hand()
+    with made(tmp_path, window=100.0, default_reward=0.0, batching="external", strict=False, clock=clock) as mail:
+        mail.tell(rewarded(mail.ask(6)))
+        clock.now += 200
+        assert mail.refresh(force=True).in_use
+        before = mail.report()
+        clock.now -= 1000
+        mail.tell(rewarded(mail.ask(2)))
+        after = mail.report()
+    assert before["rewards"] == 6
+    assert after["rewards"] == 8  # on this clock the new ones came before those that count
+    assert after["open"] == 0
+
+
 def test_external_batches_learn_from_silence_and_corrections(tmp_path):
     """Without force, and nothing twice."""
     clock = Hand()

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import models, registry
-from ..errors import BltsError, ConfigError, shown
+from ..errors import BltsError, ConfigError, shown, type_and_message
 from .checks import check_alike
 
 if TYPE_CHECKING:
@@ -61,3 +61,5 @@ def check_contextual(spec: Spec, built: Built) -> None:
     except BltsError as error:
         columns = spec.encoding.columns if spec.encoding else []
         raise ConfigError(f"The features are {spec.width} numbers ({', '.join(columns)}); {error}") from None
+    except Exception as error:  # whatever a user's model does
+        raise ConfigError(f"mean_reward of {type(own).__name__} cannot be evaluated ({type_and_message(error)}).") from error

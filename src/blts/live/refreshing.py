@@ -88,7 +88,7 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     session.fold = session.fold.until(c, row.position, row.t)
     ledger.check_count("decisions with a reward", int(session.fold.settled.sum()), row.settled)
     give_back_memory()  # what reading them took
-    closed = Closed.at(spec, session.fold, now, _last_cutoff(session, c))
+    closed = Closed.at(spec, session.fold, now, last_cutoff(session, c))
     if not force and row.due:
         why = _why_not(row, closed.awaited(row.began, row.closing), closed.cutoff is not None)
         if why is not None:
@@ -143,7 +143,7 @@ def _compile(session: Session, current: Policy) -> None:
         give_back_memory()
 
 
-def _last_cutoff(session: Session, c: sa.Connection) -> float | None:
+def last_cutoff(session: Session, c: sa.Connection) -> float | None:
     """The cutoff of the last refresh."""
     table = schema.policies
     own = sa.select(table.c.about).where(table.c.experiment == session.id, table.c.kind == "refresh")

@@ -21,6 +21,7 @@ from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
 from .metrics import stopping
 from .metrics.summary import METHOD, current_values, summary
+from .refreshing import last_cutoff
 from .status import allocation, allocation_error, declared_in_words, last_failings
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         compile_draws(current.built.model)
     spec, table = experiment.spec, table_of(experiment)
     table = dataclasses.replace(table, active=[k in current.active for k in range(len(table.labels))])
-    known = counted(table, spec, experiment.session.now())
+    known = counted(table, spec, _now(experiment))
     seen = Seen(table, known, spec, current.built.model)
     version = Version(current.active, lambda data: _model(experiment, current, data), allocation(current), failings)
     entry = experiment.policy(row.version)
@@ -124,8 +125,16 @@ def compared(experiment: Experiment, c: sa.Connection) -> Policy:
 
 def model_and_data(experiment: Experiment, table: DecisionTable, current: Policy) -> tuple[Model, Data]:
     """What the posterior that a report shows is made of: the model of the active arms, and their rewards that count."""
-    every = data_of(table, counted(table, experiment.spec, experiment.session.now()))
+    every = data_of(table, counted(table, experiment.spec, _now(experiment)))
     return _model(experiment, current, every), every.of(current.active)
+
+
+def _now(experiment: Experiment) -> float:
+    """The time, and where a clock was set back not before that of the last refresh: what counted once still counts."""
+    session = experiment.session
+    with experiment.database.read() as c:
+        before = last_cutoff(session, c)
+    return session.now() if before is None else max(session.now(), before + (session.spec.window or 0.0))
 
 
 def _model(experiment: Experiment, current: Policy, data: Data) -> Model:

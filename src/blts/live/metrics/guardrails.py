@@ -181,9 +181,9 @@ def _terms(
     return Terms(term, weight, values * unit, unit), Earlier(of_either, of_b, of_a)
 
 
-def _running(terms: np.ndarray, start: float) -> np.ndarray:
+def _running(terms: np.ndarray, start: float | np.ndarray) -> np.ndarray:
     """The sum after each term, going on from `start`."""
-    return np.cumsum(np.concatenate([[start], terms]))[1:]
+    return np.cumsum(np.append(start, terms))[1:]
 
 
 def _mean_before(
