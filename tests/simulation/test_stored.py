@@ -22,6 +22,7 @@ from blts import (
     Perturb,
     Thompson,
     Trace,
+    _module,
     from_functions,
     loop,
     sgld,
@@ -176,8 +177,9 @@ class OwnScheme(Fixed):
         return super().step(state, obs, action)
 
 
-def test_nothing_of_a_users_is_kept(folder):
+def test_nothing_of_a_users_is_kept(folder, monkeypatch):
     model = from_functions(lambda theta: -0.5 * theta[0] ** 2, lambda theta, reward: -0.5 * (reward - theta[0]) ** 2, L=1.0, arms=3)
+    monkeypatch.setitem(_module._CLASSES, "UCB1", UCB1)  # the pretender takes this place, until the test ends
     pretender = type("UCB1", (UCB1,), {"__module__": UCB1.__module__, "__qualname__": "UCB1"})
     assert address(AGENTS["ucb1"]) is not None
     assert address(Own(3)) is None
