@@ -305,3 +305,35 @@ def test_a_context_that_is_rarely_wrong_is_named():
     # The others are as they were.
     rest = simulate(0, env, Thompson(Linear(MEAN), Exact(), arms=2), DoublingCounts(), horizon=200, replications=4, first=3)
     assert rest.warnings == []
+
+
+class Flat(Linear):
+    """A prior without curvature: until its rows determine θ, the posterior is no distribution."""
+
+    def init(self, key):
+        return random.normal(key, (2,))
+
+    def log_prior(self, theta):
+        return 0.0 * theta[0]
+
+    def prior_precision(self):
+        return jnp.zeros(2)
+
+
+GAUSSIAN = GaussianContexts([1.0, 1.0])
+UNUSABLE = {
+    "the prior of Flat is flat": lambda: UCB(Flat(MEAN), arms=2),
+    "whose squares overflow": lambda: Contextual(Linear(MEAN), 1e30 * FEATURES[:, 0], arms=2),
+    "a round shows the same for all of them": lambda: simulated(Thompson(Linear(MEAN), arms=2, shared=True)),
+    r"it has a context of shape \(2,\)": lambda: simulated(Thompson(Linear([0.0] * 3), arms=2)),
+}
+
+
+def simulated(agent):
+    return simulate(0, Contextual(Linear(MEAN), GAUSSIAN, arms=2), agent, DoublingCounts(), **SETTINGS)
+
+
+@pytest.mark.parametrize("match", UNUSABLE)
+def test_what_no_number_can_come_of_is_refused_before_any_work(match):
+    with pytest.raises(BltsError, match=match):
+        UNUSABLE[match]()

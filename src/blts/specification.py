@@ -74,6 +74,8 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
         return _stale_step(env)
     if isinstance(env, Bandit | Contextual) and not env.model.mean_of_samples and why_lost(env, "pays_as_model") is None:
         return _stale_mean(env)
+    if isinstance(env, Contextual):
+        return ()
     if why_lost(env, "pays_as_model") is None or env.theta is None or len(rewards) < 2:
         return ()
     means = np.asarray(env.means(env.theta), float)

@@ -171,6 +171,24 @@ def test_what_is_no_policy_is_refused(policy, words):
         logged.evaluate(simulated(np.random.default_rng(5), 300), policy)
 
 
+def test_contexts_that_never_vary_are_said():
+    """One constant is an intercept; zeros, and a second constant, say nothing."""
+    rng = np.random.default_rng(0)
+    table = {"action": rng.integers(0, 2, 50), "reward": rng.normal(size=50), "x": rng.normal(size=50)}
+    table |= {"one": np.ones(50), "two": np.full(50, 2.0), "none": np.zeros(50)}
+    said = lambda *names: logged.evaluate(logged.read_log(table, propensity=0.5, context=names), [0.5, 0.5]).warnings  # noqa: E731
+    assert said("x") == said("x", "one") == ()
+    assert said("x", "none") == ("The context never varies in none, which say nothing of rewards; leave them out.",)
+    assert said("x", "one", "two") == ("The context never varies in one, two, which say nothing of rewards; leave them out.",)
+
+
+@pytest.mark.parametrize("level", ["0.9", 95, 0.0, None])
+def test_a_level_that_is_none_is_refused(level):
+    log = logged.read_log({"action": [0, 1, 0], "reward": [1.0, 0.0, 2.0]}, propensity=0.5)
+    with pytest.raises(ConfigError, match="level must be between 0 and 1"):
+        logged.evaluate(log, 0, level=level)
+
+
 def test_a_model_that_fails_is_named():
     log = simulated(np.random.default_rng(5), 300)
     for model, words in (

@@ -145,3 +145,30 @@ def test_a_log_of_arrays_is_checked_too(changes, words):
     assert logged.logged_value(logged.Log(**ROWS)).value == 1.5
     with pytest.raises(ConfigError, match=words):
         logged.Log(**ROWS | changes)
+
+
+def test_columns_twice_missing_actions_and_rewards_beyond_squares():
+    for changes, context, words in (
+        ({}, ["x", "x"], "The context names 'x' twice"),
+        ({"action": ["<NA>", "b"]}, [], "has no action in row 1"),
+        ({"action": ["NaT", "b"]}, [], "has no action in row 1"),
+        ({"reward": [1e200, 0.0]}, [], r"A reward of 1e\+200 is too large"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            logged.read_log(
+                {"action": ["a", "b"], "reward": [1.0, 0.0], "x": [1.0, 2.0]} | changes, propensity=0.5, context=context
+            )
+
+
+def test_labels_that_look_like_numbers_are_labels():
+    """`int` cannot read them, although their characters are digits."""
+    assert logged.read_log({"action": ["²", "--1"], "reward": [1.0, 0.0]}, propensity=0.5).labels == ("--1", "²")
+
+
+def test_a_policy_cannot_change_the_log():
+    mine = np.ones((2, 1))
+    log = logged.Log(mine, np.array([0, 1]), np.zeros(2), np.full(2, 0.5), ("a", "b"))
+    mine[:] = 5.0
+    assert log.contexts.tolist() == [[1.0], [1.0]]
+    with pytest.raises(ValueError, match="read-only"):
+        log.contexts[:] = 0.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blts import Bandit, Bernoulli, DoublingCounts, Fixed, Linear, Thompson, Uniform, logged, random, simulate
+from blts import Bandit, Bernoulli, DoublingCounts, Fixed, Info, Linear, Thompson, Uniform, logged, random, simulate
 from blts.errors import ConfigError
 from blts.logged.replaying import _replay
 from laws import LEVEL
@@ -122,9 +122,21 @@ def test_a_replay_with_contexts():
     assert found.value.low > rewards.mean()
 
 
+class Broken(Uniform):
+    """Its refreshes fail."""
+
+    def observe(self, keys, states, histories):
+        return states, Info.of(jnp.zeros(keys.shape, bool))
+
+
+LINEAR = Thompson(Linear([0.0]), arms=3)
+
+
 def test_what_cannot_be_replayed_is_refused():
     log = bandit_log(np.random.default_rng(2), 50)
     reals = logged.Log(log.contexts, log.actions, np.full(50, 0.5), log.propensities, log.labels)
+    huge = logged.Log(np.full((50, 1), 1e30), log.actions, log.rewards, log.propensities, log.labels)
+    narrow = logged.Log(np.ones((50, 1)), log.actions, log.rewards, log.propensities, log.labels)
     for wrong, words in (
         (lambda: logged.replay(bandit_log(np.random.default_rng(2), 50, (0.2, 0.3, 0.5)), Uniform(3), Fixed(10)), "uniform play"),
         (lambda: logged.replay(log, Uniform(4), Fixed(10)), "the agent plays 4 actions, and the log has 3"),
@@ -133,6 +145,15 @@ def test_what_cannot_be_replayed_is_refused():
         (lambda: logged.learn(Uniform(2), log), "the agent plays 2 actions"),
         (lambda: logged.learn(AGENT, reals), "rewards of Bernoulli are 0 or 1; the log has 0.5"),
         (lambda: logged.policy_of(Uniform, ()), "takes an agent"),  # type: ignore[arg-type]
+        (lambda: logged.policy_of(AGENT, Thompson(Bernoulli(), arms=2).init(random.key(0))), "the state is of another agent"),
+        (lambda: logged.evaluate(log, AGENT), r"give policy_of\(agent, state\)"),
+        (lambda: logged.replay(reals, Broken(3), Fixed(10)), "the state after a refresh is not finite"),
+        (lambda: logged.learn(LINEAR, huge), r"contexts up to 1e\+30 overflow"),
+        (lambda: logged.replay(huge, LINEAR, Fixed(10)), r"contexts up to 1e\+30 overflow"),
+        (
+            lambda: logged.learn(Thompson(Linear([0.0, 0.0]), arms=3), narrow),
+            r"a context of shape \(2,\); it has a context of shape \(1,\)",
+        ),
     ):
         with pytest.raises(ConfigError, match=words):
             wrong()

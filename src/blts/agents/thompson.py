@@ -166,6 +166,7 @@ class Thompson(Agent):
         seen = self.seen(row)
         if self.shared and jax.tree.leaves(seen.obs):
             self._check_likelihood(seen)
+            self._check_arms_differ(row)
         return self.belief.empty(self.model, seen, capacity)
 
     def _check_likelihood(self, seen: Row) -> None:
@@ -177,6 +178,18 @@ class Thompson(Agent):
             raise ConfigError(
                 f"Thompson: with shared=True rows have no action, and log_likelihood of {type(self.model).__name__} reads "
                 "row.action; put what it needs of the action into the features (contexts.WithOffsets)."
+            )
+
+    def _check_arms_differ(self, row: Row) -> None:
+        """Refuse features that are the same for all arms, which a shared θ then cannot tell apart."""
+        single, theta, of = models.first_arm(self.model), jnp.zeros(self.model.dim), self.features or contexts.features
+        value = lambda action: single.mean_reward(theta, of(row.obs, action), action)  # noqa: E731
+        program = jax.make_jaxpr(value)(jnp.zeros((), int)).jaxpr
+        read = any(program.invars[0] is each for eqn in program.eqns for each in eqn.invars)
+        if self.actions > 1 and self.draws_mean_rewards and not read:
+            raise ConfigError(
+                "Thompson: with shared=True arms differ in their features alone, and a round shows the same for all of them; give "
+                "each arm features of its own (Context.arms), or features=contexts.WithOffsets(arms) or contexts.Crossed(arms)."
             )
 
     def remember(self, history, row, live):

@@ -133,7 +133,7 @@ class Determinant(Batching):
         one = model if arms is None else stack(model, arms)
         numbers = lambda model: (model.prior_precision(), model.row_weight())  # noqa: E731
         precision, weight = numbers(one) if arms is None else jax.vmap(numbers)(one)
-        standardised = {name: getattr(model, name, None) for name in ("centre", "scale")}
+        centre, scale = (None if v is None else np.asarray(v) for v in (getattr(model, n, None) for n in ("centre", "scale")))
         return cls(
             model.dim,
             factor,
@@ -143,7 +143,8 @@ class Determinant(Batching):
             np.asarray(weight),
             agent.features,
             max_norm=max_norm,
-            **{name: None if value is None else np.asarray(value) for name, value in standardised.items()},
+            centre=centre,
+            scale=scale,
         )
 
     def __str__(self) -> str:

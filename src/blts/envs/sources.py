@@ -14,6 +14,9 @@ from .._typing import Array, Int, Numbers, PRNGKey, Tree
 from ..contexts import Context
 from ..errors import ConfigError
 
+LARGEST = 1e15
+"""Of features: sums of many squares must fit into single precision, which ends at 3e38."""
+
 
 class ConstantColumn(UserWarning):
     """A column of features that is the same in every row, beside a constant or always 0."""
@@ -157,6 +160,8 @@ def check_rows(owner: str, rows: Context, *, all_rows: bool = True) -> None:
             place = np.argwhere(~np.isfinite(values))[0]
             where = f"row {place[0]}, column {place[-1]}" + (f" of arm {place[1]}" if values.ndim == 3 else "")
             raise ConfigError(f"{owner}: {name} must be finite; {where} is {values[tuple(place)]}.")
+        if np.abs(values).max(initial=0.0) > LARGEST:
+            raise ConfigError(f"{owner}: {name} has numbers up to {np.abs(values).max():.3g}, whose squares overflow; scale them.")
     if not isinstance(rows.available, tuple):
         mask = np.asarray(rows.available, bool)
         if not mask.any(1).all():

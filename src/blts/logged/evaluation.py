@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from ..errors import ConfigError
+from ..errors import ConfigError, shown
 from ..statistics import noise_of_squares
 from .log import Log
 from .policies import probabilities
@@ -202,8 +202,8 @@ def mean_value(terms: np.ndarray, level: float) -> Value:
     Raises:
         ConfigError: the level is no probability.
     """
-    if not 0 < level < 1:
-        raise ConfigError(f"level must be between 0 and 1; got {level:g}.")
+    if not (isinstance(level, int | float) and 0 < level < 1):
+        raise ConfigError(f"level must be between 0 and 1; got {shown(level)}.")
     n, mean = len(terms), float(terms.mean())
     if n < 2 or not np.isfinite(mean):
         return Value(mean, np.nan, np.nan, np.nan, "its rows have no weight" if n >= 2 else "there are fewer than two rows")
@@ -219,8 +219,18 @@ def mean_value(terms: np.ndarray, level: float) -> Value:
     return Value(mean, se, mean - half, mean + half)
 
 
+def _constants(log: Log) -> list[str]:
+    """One constant column is an intercept; a second one, or zeros, are a mistake."""
+    same = (log.contexts == log.contexts[0]).all(0)
+    useless = np.flatnonzero(same & (log.contexts[0] == 0) if same.sum() < 2 else same)
+    if len(log) < 2 or not len(useless):
+        return []
+    named = ", ".join(log.features[i] if log.features else str(i) for i in useless)
+    return [f"The context never varies in {named}, which say nothing of rewards; leave them out."]
+
+
 def _warnings(log: Log, pi: np.ndarray, w: np.ndarray, size: float) -> tuple[str, ...]:
-    n, found = len(log), []
+    n, found = len(log), _constants(log)
     missing = [
         (label, share) for label, share, plays in zip(log.labels, pi.mean(0), log.plays, strict=True) if share > 0 and not plays
     ]

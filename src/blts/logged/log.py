@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,11 @@ import numpy as np
 
 from ..errors import ConfigError, did_you_mean, shown
 from .tables import columns, numbers
+
+LARGEST = 1e60
+"""Of rewards, whose fourth powers are summed after weighting."""
+MISSING = ("", "None", "nan", "NaN", "NaT", "<NA>")
+"""How an action that is missing is written."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -37,12 +43,12 @@ class Log:
         object.__setattr__(self, "labels", tuple(self.labels))
         for name in ("contexts", "rewards", "propensities"):
             try:
-                object.__setattr__(self, name, np.asarray(getattr(self, name), float))
+                object.__setattr__(self, name, _read_only(np.array(getattr(self, name), float)))
             except (TypeError, ValueError):
                 raise ConfigError(f"The {name} of a log must be numbers; got {shown(getattr(self, name))}.") from None
             if not np.isfinite(getattr(self, name)).all():
                 raise ConfigError(f"The {name} of a log must be finite; leave other rows out.")
-        object.__setattr__(self, "actions", np.asarray(self.actions))
+        object.__setattr__(self, "actions", _read_only(np.array(self.actions)))
         n = self.rewards.shape[0] if self.rewards.ndim else 0
         shapes = {name: getattr(self, name).shape for name in ("actions", "rewards", "propensities")}
         if any(shape != (n,) for shape in shapes.values()) or self.contexts.ndim != 2 or len(self.contexts) != n:
@@ -52,6 +58,8 @@ class Log:
             )
         if not n:
             raise ConfigError("The log has no rows.")
+        if np.abs(self.rewards).max() > LARGEST:
+            raise ConfigError(f"A reward of {np.abs(self.rewards).max():.3g} is too large to be squared and summed; scale rewards.")
         if self.actions.dtype.kind not in "iu" or not (0 <= self.actions.min() <= self.actions.max() < len(self.labels)):
             raise ConfigError(
                 f"The actions of a log are whole numbers from 0 to {len(self.labels) - 1}, one for each of its labels."
@@ -106,6 +114,9 @@ def read_log(
     """
     if isinstance(context, str):
         raise ConfigError(f"context is a list of columns; write context=[{context!r}].")
+    twice = next((name for name in context if list(context).count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"The context names {twice!r} twice; name each column once.")
     one = not isinstance(propensity, str)
     leaks = next((name for name in context if name in (reward, action)), None)
     if leaks is not None:
@@ -127,13 +138,13 @@ def read_log(
 def _actions(name: str, column: np.ndarray, labels: Sequence[Any] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """Actions as indices of their labels."""
     texts = [_text(x) for x in column.tolist()]
-    missing = [i for i, text in enumerate(texts) if text in ("", "None", "nan")]
+    missing = [i for i, text in enumerate(texts) if text in MISSING]
     if missing:
         raise ConfigError(f"Column {name!r} has no action in row {missing[0] + 1}; leave such rows out.")
     if labels is None:
         if column.dtype.kind == "f" and (column != np.floor(column)).any():
             raise ConfigError(f"Column {name!r} must have whole numbers or labels; got {shown(float(column[column % 1 != 0][0]))}.")
-        whole = all(text.lstrip("-").isdigit() for text in texts)
+        whole = all(re.fullmatch(r"-?[0-9]+", text) for text in texts)
         if whole and min(map(int, texts)) < 0:
             raise ConfigError(f"Actions are numbered from 0; column {name!r} has {min(map(int, texts))}.")
         known = [str(k) for k in range(max(map(int, texts)) + 1)] if whole else sorted(set(texts))
@@ -149,6 +160,12 @@ def _actions(name: str, column: np.ndarray, labels: Sequence[Any] | None) -> tup
         hint = did_you_mean(texts[strange], known)
         raise ConfigError(f"Row {strange + 1} plays {texts[strange]!r}, which is not among the actions {', '.join(known)}.{hint}")
     return np.array([index[text] for text in texts]), tuple(known)
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    """An array that a policy or a model cannot change by accident."""
+    values.flags.writeable = False
+    return values
 
 
 def _text(entry: Any) -> str:

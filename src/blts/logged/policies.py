@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .. import _random
 from ..agents import Agent
 from ..declared import provides
 from ..errors import ConfigError, did_you_mean, shown
@@ -37,6 +38,8 @@ def probabilities(log: Log, policy: Any) -> np.ndarray:
     n, K = len(log), len(log.labels)
     if isinstance(policy, str) or (isinstance(policy, int | np.integer) and not isinstance(policy, bool)):
         return _always(log, policy)
+    if isinstance(policy, Agent):
+        raise ConfigError("An agent has a policy in a state; give policy_of(agent, state), with the state of learn(agent, log).")
     if callable(policy):
         policy = policy(log.contexts)
     try:
@@ -96,6 +99,13 @@ def policy_of(agent: Agent, state: Any) -> Callable[[np.ndarray], np.ndarray]:
         raise ConfigError(f"policy_of takes an agent, such as Thompson(model); got {shown(agent)}.")
     if not provides(agent, "propensities"):
         raise ConfigError(f"{type(agent).__name__} has no propensities that are the same within a batch, so its policy has none.")
+
+    shapes = lambda tree: [np.shape(x) for x in jax.tree.leaves(tree)]  # noqa: E731
+    wanted = jax.eval_shape(agent.init, _random.as_key(0))
+    if jax.tree.structure(state) != jax.tree.structure(wanted) or shapes(state) != shapes(wanted):
+        raise ConfigError(
+            f"policy_of: the state is of another agent than this {type(agent).__name__}; give the one that learned it."
+        )
 
     def policy(contexts: np.ndarray) -> np.ndarray:
         if not contexts.shape[1]:

@@ -14,6 +14,7 @@ from .._typing import Array, Info, Played, PRNGKey, Row, Tree
 from ..agents import Agent
 from ..batching import Batching
 from ..decision import Clock, decide
+from ..envs.sources import LARGEST
 from ..errors import ConfigError, shown
 from ..models.support import SUPPORTS, support_of_likelihood
 from .evaluation import Value, mean_value
@@ -55,7 +56,7 @@ def replay(log: Log, agent: Agent, batching: Batching, *, seed: int = 0, level: 
         What it earned.
 
     Raises:
-        ConfigError: the log is of another policy, or has other actions than the agent.
+        ConfigError: the log is of another policy, or has other actions than the agent, or a state is not finite.
 
     >>> import numpy as np
     >>> from blts import Bernoulli, Sequential, Thompson, logged
@@ -76,7 +77,9 @@ def replay(log: Log, agent: Agent, batching: Batching, *, seed: int = 0, level: 
         )
     if not isinstance(batching, Batching):
         raise ConfigError(f"replay: batching must be a scheme such as DoublingCounts(); got {shown(batching)}.")
-    counts, batches, state = _replay(_random.as_key(seed), agent, batching, *_arrays(log))
+    counts, batches, state, finite = _replay(_random.as_key(seed), agent, batching, *_arrays(log))
+    if not bool(finite):
+        raise ConfigError("replay: the state after a refresh is not finite; scale contexts and rewards to about 1.")
     rows = np.flatnonzero(np.asarray(counts))
     if not len(rows):
         raise ConfigError("replay: the agent chose what was logged in no row; the log is too short.")
@@ -121,6 +124,8 @@ def _require(log: Log, agent: Any, name: str) -> None:
         raise ConfigError(
             f"{name}: the agent plays {agent.actions} actions, and the log has {len(log.labels)}; make them the same."
         )
+    if np.abs(log.contexts).max(initial=0.0) > LARGEST:
+        raise ConfigError(f"{name}: contexts up to {np.abs(log.contexts).max():.3g} overflow when they are squared; scale them.")
     support = None if agent.model is None else support_of_likelihood(agent.model)
     holds, words = SUPPORTS[support or "real"]
     strange = next((reward for reward in np.unique(log.rewards).tolist() if not holds(reward)), None)
@@ -156,11 +161,11 @@ def _learn(key: PRNGKey, agent: Agent, contexts: Array, actions: Array, rewards:
 @jax.jit
 def _replay(
     key: PRNGKey, agent: Agent, batching: Batching, contexts: Array, actions: Array, rewards: Array
-) -> tuple[Array, Array, Tree]:
+) -> tuple[Array, Array, Tree, Array]:
     key_init, key_scheme, key_rows = _random.split(key, 3)
 
     def row(carry, x):
-        state, history, clock, batches = carry
+        state, history, clock, batches, finite = carry
         event, context, logged, reward = x
         obs, now = context if contexts.shape[1] else (), _random.Round.of(event)
         # The key is the row's, not the round's: a choice that was not logged must not be made again for the next row.
@@ -168,11 +173,16 @@ def _replay(
         counts = chosen == logged
         clock, _, _ = decide(lambda _: (chosen, ()), batching, clock, clock.t + 1, obs, counts)
         history = agent.remember(history, Row(obs, chosen, reward, ()), counts)
-        refresh = lambda: _observed(agent, _random.round_key(key_rows, now, _random.OBSERVE), state, history)[0]  # noqa: E731
-        return (lax.cond(clock.due, refresh, lambda: state), history, clock, batches + clock.due), counts
+
+        def refresh():
+            new, info = _observed(agent, _random.round_key(key_rows, now, _random.OBSERVE), state, history)
+            return new, finite & info.finite
+
+        state, finite = lax.cond(clock.due, refresh, lambda: (state, finite))
+        return (state, history, clock, batches + clock.due, finite), counts
 
     zero = jnp.zeros((), int)
     clock = Clock(zero, jnp.zeros(agent.actions, int), batching.init(key_scheme, agent.actions), jnp.asarray(False))
-    start = agent.init(key_init), agent.empty(_row(contexts), contexts.shape[0]), clock, zero
-    (state, _, _, batches), counts = lax.scan(row, start, (jnp.arange(1, len(actions) + 1), contexts, actions, rewards))
-    return counts, batches, state
+    start = agent.init(key_init), agent.empty(_row(contexts), contexts.shape[0]), clock, zero, jnp.asarray(True)
+    (state, _, _, batches, finite), counts = lax.scan(row, start, (jnp.arange(1, len(actions) + 1), contexts, actions, rewards))
+    return counts, batches, state, finite

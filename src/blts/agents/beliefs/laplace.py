@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.scipy.linalg import solve_triangular
 
 from ..._module import at_least, module, static
 from ..._typing import Array, Float, Info
 from ...declared import fact, rests_on
+from ...errors import ConfigError
 from ...history import Log
 from ...models import marginal
 from ...models.base import Normal
@@ -44,6 +46,15 @@ class LaplaceApproximation(Belief):
 
     def __str__(self) -> str:
         return "draws each round from the Laplace approximation of the posterior"
+
+    def check_model(self, model):
+        precision = np.asarray(jax.vmap(lambda single: single.prior_precision())(model))
+        if not (precision > 0).all():
+            raise ConfigError(
+                f"LaplaceApproximation: the prior of {type(model).__name__} is flat (prior_precision 0), so there is no normal "
+                "approximation until the rows of every arm determine its θ; give it a wide prior instead."
+            )
+        return self
 
     starts_from_prior = fact("init")
     plain_memory = fact("empty", "remember")
