@@ -76,7 +76,7 @@ def test_the_page_is_accessible_and_self_contained(written):
     assert all(attributes.get("scope") for tag, attributes in shown.tags if tag == "th")
     assert all((attributes.get("alt") or "") for tag, attributes in shown.tags if tag == "img")
     sources = [attributes["src"] or "" for tag, attributes in shown.tags if tag == "img"]
-    assert len(sources) == 11
+    assert len(sources) == 12
     assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
     assert "http" not in page.replace("http-equiv", "")
     ids = [attributes["id"] for _, attributes in shown.tags if "id" in attributes]
