@@ -19,6 +19,7 @@ from .timing import alternate
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PEERS = {
     "peer_runs.py": (".venv-peers", ("mabwiser==2.7.4", "river==0.26.1")),
+    "peer_contexts.py": (".venv-peers", ("mabwiser==2.7.4", "river==0.26.1")),
     "peer_mdps.py": (".venv-peers-mdps", ("statisticalrl-learners==2.2507",)),
 }
 """The environment of each script of this folder that runs peers, and what is installed there."""

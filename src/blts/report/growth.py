@@ -84,10 +84,11 @@ def last_half(times: np.ndarray) -> float:
 
 def slope(times: np.ndarray, scores: np.ndarray) -> np.ndarray:
     """Least-squares slope of log(score) on log T, for scores [..., times]."""
-    return np.log(scores) @ _contrast(times)
+    return np.log(scores) @ contrast(times)
 
 
-def _contrast(times: np.ndarray) -> np.ndarray:
+def contrast(times: np.ndarray) -> np.ndarray:
+    """Weights whose sum over log(score) is the slope."""
     x = np.log(times) - np.log(times).mean()
     return x / (x @ x)
 
@@ -96,7 +97,7 @@ def _exponent(times: np.ndarray, curves: np.ndarray) -> Estimate | None:
     mean = curves.mean(0)
     if len(times) < 3 or (mean <= 0).any():
         return None
-    found = interval_of(curves, lambda means: slope(times, means), lambda means: _contrast(times) / means)
+    found = interval_of(curves, lambda means: slope(times, means), lambda means: contrast(times) / means)
     return Estimate(float(slope(times, mean)), *found) if found else None  # else the sign of the mean is in doubt
 
 
