@@ -32,7 +32,7 @@ LAYERS = (
     ("registry", "random", "compilation", "sources", "statistics", "drawing"),
     ("plugins",),
     ("_draws",),
-    ("_random", "arrays"),
+    ("_random", "arrays", "factors"),
     ("lanes", "_module", "contexts"),
     ("declared",),
     ("_typing", "errors"),

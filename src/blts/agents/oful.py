@@ -12,6 +12,7 @@ from .._module import array, is_concrete, module, positive, require, short
 from .._typing import Array, Float, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
+from ..factors import cholesky
 from .base import argmax
 from .beliefs import Exact
 from .beliefs.exact import holds_normal
@@ -74,7 +75,9 @@ class OFUL(OnEstimates):
         """
         precision = jax.vmap(lambda single: single.prior_precision())(self.model)
         _, root = self.belief.normal(self.model, state)  # type: ignore[misc]
-        growth = -2.0 * jnp.linalg.slogdet(root)[1] - jnp.sum(jnp.log(precision), 1)  # log(det V / det λI)
+        factor = jax.vmap(lambda root: cholesky(root @ root.T))(root)  # of V⁻¹
+        log_det = -2.0 * jnp.sum(jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)), 1)
+        growth = log_det - jnp.sum(jnp.log(precision), 1)  # log(det V / det λI)
         thetas = precision.shape[0]
         confident = jnp.sqrt(jnp.maximum(growth, 0.0) + 2.0 * (math.log(thetas) - jnp.log(self.delta)))
         return jnp.broadcast_to(confident + self.norm * jnp.sqrt(jnp.max(precision, 1)), (self.actions,))

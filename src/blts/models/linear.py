@@ -6,13 +6,13 @@ from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_solve, solve_triangular
 
 from .. import _random
 from .._module import array, finite, is_concrete, module, positive, require, short
 from .._typing import Array, Int, Numbers
 from ..declared import fact, rests_on
 from ..errors import ConfigError
+from ..factors import cholesky, solve, solve_lower, solve_transposed
 from . import marginal
 from .base import Model, Normal, Theory
 from .coefficients import NormalCoefficients
@@ -161,13 +161,13 @@ class Linear(NormalCoefficients, Model):
     def _posterior(self, summary):
         """Mean, and the Cholesky factor of the precision diag(1/prior_sd²) + Σ x xᵀ/sd²."""
         data = jnp.square(self.sd)
-        factor = jnp.linalg.cholesky(jnp.eye(self.dim) / jnp.square(self._sd) + summary.gram.value / data)
-        return self.prior_mean + cho_solve((factor, True), summary.moment.value / data), factor
+        factor = cholesky(jnp.eye(self.dim) / jnp.square(self._sd) + summary.gram.value / data)
+        return self.prior_mean + solve(factor, summary.moment.value / data), factor
 
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "marginal")
     def normal(self, summary):
         mean, factor = self._posterior(summary)
-        return Normal(mean, solve_triangular(factor, jnp.eye(self.dim), lower=True, trans=1))
+        return Normal(mean, solve_transposed(factor, jnp.eye(self.dim)))
 
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "marginal", "normal")
     def normal_after(self, normal, row):
@@ -179,11 +179,11 @@ class Linear(NormalCoefficients, Model):
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "marginal")
     def draw(self, key, summary):
         mean, factor = self._posterior(summary)
-        return mean + solve_triangular(factor, _random.normal(key, (self.dim,)), lower=True, trans=1)
+        return mean + solve_transposed(factor, _random.normal(key, (self.dim,)))
 
     @rests_on("init", "init_from", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         mean, factor = self._posterior(summary)
         x = self._x(obs)
-        sd = jnp.linalg.norm(solve_triangular(factor, x, lower=True))
+        sd = jnp.linalg.norm(solve_lower(factor, x))
         return marginal.NormalLaw(x @ mean, jnp.maximum(sd, marginal.LEAST_SD))

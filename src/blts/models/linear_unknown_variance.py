@@ -6,13 +6,13 @@ import math
 from typing import ClassVar
 
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jax.scipy.special import gammaln
 
 from .. import _random
 from .._module import array, module, positive
 from .._typing import Numbers
 from ..declared import rests_on
+from ..factors import cholesky, solve, solve_lower, solve_transposed
 from . import marginal
 from .base import Model, Theory
 from .coefficients import Coefficients
@@ -122,8 +122,8 @@ class LinearUnknownVariance(Coefficients, Model):
 
     def _posterior(self, summary):
         """Mean of β, the Cholesky factor of its precision in units of 1/σ², and shape and scale of the law of σ²."""
-        factor = jnp.linalg.cholesky(jnp.eye(self.width) / jnp.square(self._sd) + summary.gram.value)
-        delta = cho_solve((factor, True), summary.moment.value)
+        factor = cholesky(jnp.eye(self.width) / jnp.square(self._sd) + summary.gram.value)
+        delta = solve(factor, summary.moment.value)
         squares = jnp.maximum(self._squares(summary, delta), 0.0) + jnp.sum(jnp.square(delta / self._sd))
         return self.prior_mean + delta, factor, self.a + 0.5 * summary.rows, self.b + 0.5 * squares
 
@@ -132,12 +132,12 @@ class LinearUnknownVariance(Coefficients, Model):
         key_variance, key_mean = _random.split(key)
         mean, factor, a, b = self._posterior(summary)
         log_sd = 0.5 * (jnp.log(b) - _random.log_gamma(key_variance, a))
-        z = solve_triangular(factor, _random.normal(key_mean, (self.width,)), lower=True, trans=1)
+        z = solve_transposed(factor, _random.normal(key_mean, (self.width,)))
         return jnp.append(mean + jnp.exp(log_sd) * z, log_sd)
 
     @rests_on("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "draw", "mean_reward")
     def marginal(self, summary, obs, action):
         mean, factor, a, b = self._posterior(summary)
         x = self._x(obs)
-        width = jnp.linalg.norm(solve_triangular(factor, x, lower=True))
+        width = jnp.linalg.norm(solve_lower(factor, x))
         return marginal.StudentTLaw(2.0 * a, x @ mean, jnp.maximum(width * jnp.sqrt(b / a), marginal.LEAST_SD))

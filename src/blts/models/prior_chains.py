@@ -10,6 +10,7 @@ from jax import lax
 
 from .. import _random
 from .._typing import Array, Float, Theta
+from ..factors import cholesky
 
 CHAINS = 1024  # ends that are kept for an arm
 ADAPT, SETTLE = 300, 300  # steps with a preconditioner that follows the chains, then steps of plain MALA
@@ -77,4 +78,4 @@ def _factor(x: Float[Array, "chains dim"]) -> Float[Array, "dim dim"]:
     sd = jnp.maximum(jnp.std(x, axis=0), 1e-30)
     z = (x - jnp.mean(x, axis=0)) / sd
     correlation = z.T @ z / x.shape[0] + 1e-4 * jnp.eye(x.shape[1])
-    return sd[:, None] * jnp.linalg.cholesky(correlation)
+    return sd[:, None] * cholesky(correlation)

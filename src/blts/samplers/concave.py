@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import solve_triangular
 
 from .._typing import Array, Float, Int, Theta
+from ..factors import cholesky, solve_transposed
 from ..models.base import Model
 from .modes import MODES, Modes, Surface, Whitening
 
@@ -30,10 +30,10 @@ def whitening(centre: Theta, prior_precision: Theta, n: Int, curvature: Float[Ar
     unit = 1 / jnp.sqrt(prior_precision)
     identity = jnp.eye(centre.shape[0])
     scaled = n * unit[:, None] * jnp.nan_to_num(curvature) * unit
-    factor = jnp.linalg.cholesky(identity + scaled)
+    factor = cholesky(identity + scaled)
     above = jnp.diag(jnp.sqrt(1 + jnp.sum(jnp.abs(scaled), 1)))
     factor = jnp.where(jnp.all(jnp.isfinite(factor)), factor, above)
-    root = unit[:, None] * solve_triangular(factor, identity, lower=True, trans=1)
+    root = unit[:, None] * solve_transposed(factor, identity)
     log_volume = jnp.sum(jnp.log(unit)) - jnp.sum(jnp.log(jnp.diagonal(factor)))
     return Whitening(centre, root, factor.T / unit, log_volume)
 

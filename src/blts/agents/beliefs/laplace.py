@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.scipy.linalg import solve_triangular
 
 from ..._module import at_least, module, static
 from ..._typing import Array, Float, Info
 from ...declared import fact, rests_on
 from ...errors import ConfigError
+from ...factors import cholesky, solve, solve_transposed
 from ...history import Log
 from ...models import marginal
 from ...models.base import Normal
@@ -87,10 +87,10 @@ class LaplaceApproximation(Belief):
 
     def _around_mode(self, log_posterior, start: Float[Array, " dim"]) -> Normal:
         def factor(x) -> Array:
-            return jnp.linalg.cholesky(-jax.hessian(log_posterior)(x))
+            return cholesky(-jax.hessian(log_posterior)(x))
 
         def newton(_, x):
-            step = jax.scipy.linalg.cho_solve((factor(x), True), jax.grad(log_posterior)(x))
+            step = solve(factor(x), jax.grad(log_posterior)(x))
             tried = x + jnp.asarray(LENGTHS)[:, None] * step
             heights = jax.vmap(log_posterior)(tried)
             best = jnp.argmax(jnp.where(jnp.isfinite(heights), heights, -jnp.inf))
@@ -98,7 +98,7 @@ class LaplaceApproximation(Belief):
 
         mode = lax.fori_loop(0, self.steps, newton, start)
         eye = jnp.eye(start.shape[0])
-        return Normal(mode, solve_triangular(factor(mode), eye, lower=True, trans=1))
+        return Normal(mode, solve_transposed(factor(mode), eye))
 
     @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):

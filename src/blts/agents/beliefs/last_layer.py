@@ -7,13 +7,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve, solve_triangular
 
 from ... import _random
 from ..._module import array, at_least, module, positive, static
 from ..._typing import Float, Info, Int, Numbers, PRNGKey, Row, Theta, Tree
 from ...declared import fact, rests_on, why_lost
 from ...errors import ConfigError
+from ...factors import cholesky, solve, solve_transposed
 from ...history import Log
 from ...models.base import Model, Normal
 from ...models.drawing import arms_of, laws_of_normal, prior_draws
@@ -119,9 +119,9 @@ class LastLayer(Belief):
 
         gram, moment = sum_sample(equations, rows, None, True, (jnp.zeros((k, k)), jnp.zeros(k)))
         variance = jnp.square(model.sd)
-        factor = jnp.linalg.cholesky(jnp.diag(model.prior_precision()[-k:]) + gram / variance)
-        last = cho_solve((factor, True), moment / variance)
-        root = jnp.zeros((model.dim, model.dim)).at[-k:, -k:].set(solve_triangular(factor, jnp.eye(k), lower=True, trans=1))
+        factor = cholesky(jnp.diag(model.prior_precision()[-k:]) + gram / variance)
+        last = solve(factor, moment / variance)
+        root = jnp.zeros((model.dim, model.dim)).at[-k:, -k:].set(solve_transposed(factor, jnp.eye(k)))
         return theta.at[-k:].set(last), Normal(theta.at[-k:].set(last), root)
 
     @rests_on("normal")  # which says what it draws from
