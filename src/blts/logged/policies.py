@@ -91,8 +91,9 @@ def policy_of(agent: Agent, state: Any) -> Callable[[np.ndarray], np.ndarray]:
         ConfigError: the agent has no propensities.
 
     >>> import numpy as np
-    >>> from blts import agents, logged
-    >>> logged.policy_of(agents.Uniform(2), ())(np.zeros((3, 0))).tolist()
+    >>> from blts import agents, logged, random
+    >>> agent = agents.Uniform(2)
+    >>> logged.policy_of(agent, agent.init(random.key(0)))(np.zeros((3, 0))).tolist()
     [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]
     """
     if not isinstance(agent, Agent):
