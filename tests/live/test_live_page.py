@@ -54,3 +54,17 @@ def test_a_page_says_what_the_report_says_and_needs_no_other_file(tmp_path):
     assert sum(link.startswith("data:image/svg") for link in reader.links) == 3
     with pytest.raises(ConfigError, match="cannot be written"):
         page.write(experiment, report, tmp_path / "no" / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("gain", "words"),
+    [
+        ((0.5, 0.25, 1.0), "earned 0.5 [0.25, 1] a unit more than equal"),
+        ((-0.5, -1.0, 0.25), "earned 0.5 [-0.25, 1] a unit less than equal"),
+    ],
+)
+def test_a_loss_is_not_called_a_gain(tmp_path, gain, words):
+    experiment = played(tmp_path)
+    report = experiment.report()
+    report["value_against_equal"] |= dict(zip(("per_unit", "low", "high"), gain, strict=True))
+    assert words in page.write(experiment, report, tmp_path / "report.html").read_text(encoding="utf-8")

@@ -85,6 +85,7 @@ def test_specifications_from_files(tmp_path):
         ({"cap": math.inf}, "cap"),
         ({"draw": "lots"}, "draw must be"),
         ({"colour": 3}, "no setting 'colour'"),
+        ({"windw": "1d"}, "no setting 'windw'. Did you mean 'window'"),
     ],
 )
 def test_specifications_are_checked_before_anything_is_stored(tmp_path, change, words):

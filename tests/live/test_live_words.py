@@ -146,6 +146,29 @@ def test_an_estimated_allocation_says_its_error(tmp_path, monkeypatch):
     assert "standard error" in shown
 
 
+def test_the_only_active_arm_is_not_called_the_best(tmp_path, monkeypatch):
+    """An arm that a guardrail retired may have earned more; and nothing is estimated of a share that is 1."""
+    monkeypatch.chdir(tmp_path)
+    experiment = Experiment.create(tmp_path / "blts.db", "shop", ["A", "B"], "revenue", batching="external", seed=1)
+    experiment.tell([(d.id, 5.0 + i % 3) for i, d in enumerate(experiment.ask(20).decisions)])
+    experiment.retire_arm("B")
+    experiment.refresh()
+    assert experiment.status()["allocation_error"] is None
+    assert "factor of" in experiment.status()["prior"]
+    first = experiment.report()["arms"][0]
+    assert (first["arm"], first["p_best"], first["expected_loss"]) == ("A", None, None)
+    shown = run("report", "shop")
+    assert "the only active arm" in shown
+    assert "standard error" not in run("status", "shop")
+
+
+def test_a_conflict_is_explained(shop):
+    run("tell", "shop", "--unit", "ann", "--reward", "1")
+    both = "unit,reward\nann,0\nbob,1\n"
+    assert "`correct` replaces a value" in " ".join(run("tell", "shop", "-", given=both).split())
+    assert shop.status()["entries"] == 2
+
+
 def test_the_audit_log_shows_a_specification_line_by_line(shop):
     words = _in_words(shop.audit()[0]["detail"])
     lines = words.split("\n")

@@ -165,8 +165,11 @@ def _health(report: dict[str, Any]) -> list[str]:
     if report["open"]:
         lines.append(f"{report['open']:,} rewards do not count yet, because their window is open.")
     if gain is not None and gain["per_unit"] is not None:
-        value = {"value": gain["per_unit"], "low": gain["low"], "high": gain["high"]}
-        lines.append(f"The allocation earned {_interval(value)} a unit more than equal shares would have.")
+        value, more = {"value": gain["per_unit"], "low": gain["low"], "high": gain["high"]}, "more"
+        if gain["per_unit"] < 0:
+            turned = {"value": gain["per_unit"], "low": gain["high"], "high": gain["low"]}
+            value, more = {key: None if x is None else -x for key, x in turned.items()}, "less"
+        lines.append(f"The allocation earned {_interval(value)} a unit {more} than equal shares would have.")
     theory = [report["outside_theory"]] if report["outside_theory"] else []
     return [*lines, *([report["chains"]] if report["chains"] else []), *theory]
 

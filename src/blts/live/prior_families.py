@@ -299,7 +299,8 @@ def _amounts_words(model: Any) -> str:
     sd = math.sqrt(float(model.b) / float(model.a))
     typical, arms = math.exp(min(float(model.prior_mean), 700.0)), sd / math.sqrt(float(model.weight))
     return (
-        f"typical amounts are {typical:.3g}, times or over {math.exp(min(arms, 700.0)):.3g} between arms, sd of logarithms {sd:.3g}"
+        f"typical amounts are {typical:.3g}, give or take a factor of {math.exp(min(arms, 700.0)):.3g} between arms, "
+        f"sd of logarithms {sd:.3g}"
     )
 
 

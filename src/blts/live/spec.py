@@ -18,7 +18,7 @@ from .._typing import Tree
 from ..agents import Agent
 from ..batching import Batching
 from ..diagnosis import RHAT_LIMIT
-from ..errors import BltsError, ConfigError, StoreError, shown
+from ..errors import BltsError, ConfigError, StoreError, did_you_mean, shown
 from . import policy, priors
 from .checks import check_densities, check_labels, check_support, metadata_as_json, outside
 from .contextual import check_contextual, check_declared
@@ -157,7 +157,9 @@ class Spec:
         known = {field.name for field in dataclasses.fields(Spec)} - {"arms", "model", "sampler", "batching", "floors_first"}
         for name in settings:
             if name not in known:
-                raise ConfigError(f"An experiment has no setting {name!r}; its settings: {', '.join(sorted(known))}.")
+                known |= {"arms", "model", "sampler", "batching"}
+                hint = did_you_mean(name, known)
+                raise ConfigError(f"An experiment has no setting {name!r}.{hint} Its settings: {', '.join(sorted(known))}.")
         prior = settings.pop("prior", None)
         try:
             settings |= {name: read(settings[name]) for name, read in READ.items() if name in settings}

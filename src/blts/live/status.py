@@ -126,7 +126,7 @@ def allocation_error(current: Policy) -> float | None:
     """The standard error of the propensities as those of the posterior; None where they are exact. Arms are then drawn from the
     estimate itself, so the probabilities of decisions are exact all the same."""
     agent, law = current.built.agent, np.asarray(current.frozen.law, float)
-    if not policy.is_fixed(agent) or policy.has_exact_law(agent, current.frozen.state):
+    if not policy.is_fixed(agent) or policy.has_exact_law(agent, current.frozen.state) or law.size == 1:
         return None
     return float(np.sqrt(np.max(law * (1 - law)) / PROPENSITY_DRAWS))
 

@@ -13,10 +13,11 @@ def print_json(data: Any) -> None:
     typer.echo(json.dumps(data, allow_nan=False))
 
 
-def say(text: str) -> None:
+def say(text: str, wrap: bool = True) -> None:
+    """Print text; `wrap=False` keeps the lines of tables as they are, however narrow the terminal."""
     from rich.console import Console
 
-    Console().print(printable(text), highlight=False, markup=False)
+    Console().print(printable(text), highlight=False, markup=False, soft_wrap=not wrap)
 
 
 def printable(text: str) -> str:

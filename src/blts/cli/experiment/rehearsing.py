@@ -68,7 +68,7 @@ def rehearse(
     if as_json:
         print_json(found.to_dict() | ({} if figure is None else {"figure": str(figure)}))
     else:
-        say(str(found))
+        say(str(found), wrap=False)
 
 
 def _metrics(pairs: list[str], names: list[str], labels: list[str]) -> dict[str, object]:

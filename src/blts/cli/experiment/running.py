@@ -129,6 +129,8 @@ def tell(
         for outcome, ids in told.ids.items():
             shown = ", ".join(f"{i[0]} ({i[1]})" if isinstance(i, list) else str(i) for i in ids[:10])
             say(f"{outcome}: {shown}{f' and {len(ids) - 10} more' if len(ids) > 10 else ''}")
+        if told.conflict:
+            say("A conflict has another value, was cancelled, or is part of a total: it is as it was. `correct` replaces a value.")
         for warning in told.warnings:
             say(f"WARNING: {warning}")
     refused = told.conflict + told.unknown + told.invalid

@@ -208,7 +208,8 @@ def _arms(
     place, law = {k: i for i, k in enumerate(version.active)}, version.allocation
     base = next((i for i, k in enumerate(version.active) if table.labels[k] == control and rewards[k]), None)
     lift = [None] * len(version.active) if found is None or base is None else lifts(found, base)
-    alone = len(version.active) > 1 and sum(rewards[k] > 0 for k in version.active) == 1
+    alone = sum(rewards[k] > 0 for k in version.active) == 1
+    why = "no data of the others" if len(version.active) > 1 else "the only active arm"
     out = []
     for k, label in enumerate(table.labels):
         i = place.get(k)
@@ -219,7 +220,7 @@ def _arms(
         arm |= _posterior(found if has else None, i or 0)
         arm["note"] = None if rewards[k] else "no data yet"
         if has and alone:  # the best of one says nothing
-            arm |= {"p_best": None, "expected_loss": None, "note": "no data of the others"}
+            arm |= {"p_best": None, "expected_loss": None, "note": why}
         arm["lift"] = lift[i] if i is not None and has and i != base else None
         for name, estimate in seen.estimates.items():
             low, high = estimate.interval(LEVEL)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import registry
-from ...errors import ConfigError, UnknownName
+from ...errors import ConfigError, UnknownName, did_you_mean
 from ...models import Model, arm_count
 from ..checks import check_support, check_text, outside
 from ..durations import seconds_of
@@ -144,7 +144,8 @@ def _metric(given: object) -> Metric:
         raise ConfigError(f'A metric is a table with at least "name" and "model"; got {given!r}.')
     unknown = sorted(set(given) - set(Metric._fields))
     if unknown:
-        raise ConfigError(f"A metric has no setting {unknown[0]!r}; its settings: {', '.join(Metric._fields)}.")
+        hint = did_you_mean(unknown[0], Metric._fields)
+        raise ConfigError(f"A metric has no setting {unknown[0]!r}.{hint} Its settings: {', '.join(Metric._fields)}.")
     metric = Metric(**given)
     window = metric.window
     return metric._replace(window=seconds_of(f"The window of {metric.name!r}", window)) if isinstance(window, str) else metric

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from ...errors import ConfigError
+from ...errors import ConfigError, did_you_mean
 from .. import reports, schema
 from ..conclusions.words import probability
 from .definition import control_of
@@ -77,7 +77,8 @@ def rule_of(given: object) -> StopRule | None:
     if isinstance(given, Mapping):
         unknown = sorted(set(given) - set(StopRule._fields))
         if unknown:
-            raise ConfigError(f"A stopping rule has no setting {unknown[0]!r}; its settings: {', '.join(StopRule._fields)}.")
+            hint = did_you_mean(unknown[0], StopRule._fields)
+            raise ConfigError(f"A stopping rule has no setting {unknown[0]!r}.{hint} Its settings: {', '.join(StopRule._fields)}.")
         fields: dict[str, Any] = dict(given)
         if isinstance(fields.get("until"), datetime.date):  # as TOML gives it
             fields["until"] = fields["until"].isoformat()
