@@ -154,6 +154,15 @@ def test_a_report_on_fewer_rows_than_were_written_is_refused(tmp_path, what):
             mail.refresh(force=True)
 
 
+def test_a_count_that_cannot_grow_is_a_sentence(tmp_path):
+    """Only a replay knows that it is wrong."""
+    path = tmp_path / "blts.db"
+    with_contexts(path)
+    execute(path, f"UPDATE blts_experiments SET batch = {2**63 - 1}")
+    with Experiment.open(path, "mail") as mail, pytest.raises(StoreError, match=VERIFY):
+        mail.refresh(force=True)
+
+
 def test_an_error_with_another_reason_is_not_blamed_on_the_database(tmp_path, monkeypatch):
     """The mutant of `noticed`: an error of a user's code must stay what it is."""
 
