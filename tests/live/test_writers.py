@@ -19,10 +19,11 @@ def version(c) -> int:
 def test_writers_of_several_connections_lose_nothing(tmp_path):
     """Each reads a number and writes the next one; with a transaction that did not exclude others, some would write the same."""
     path = tmp_path / "blts.db"
-    first = Database(path)
+    first, opened = Database(path), threading.Barrier(7)
 
     def work() -> None:
         own = Database(path, create=False)
+        opened.wait(60)  # the number that is counted here is looked at when a database is opened
         for _ in range(15):
             with own.write() as c:
                 number = version(c)
@@ -34,6 +35,7 @@ def test_writers_of_several_connections_lose_nothing(tmp_path):
     with first.write() as c:  # so that all of them wait at first
         for thread in running:
             thread.start()
+        opened.wait(60)
         before = version(c)
     for thread in running:
         thread.join(120)
