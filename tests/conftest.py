@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
@@ -72,6 +73,22 @@ def parsed(monkeypatch) -> list[str]:
 
     monkeypatch.setattr(builtins, "compile", watched)
     return texts
+
+
+@pytest.fixture
+def compiled() -> Iterator[list[str]]:
+    """The names of the programs that were compiled, or loaded from disk, since the test began: "jit(run)" is a simulation."""
+    from jax import monitoring
+
+    names: list[str] = []
+
+    def happened(event: str, duration: float, **about: str) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            names.append(about["fun_name"])
+
+    monitoring.register_event_duration_secs_listener(happened)
+    yield names
+    monitoring.unregister_event_duration_listener(happened)
 
 
 MEGABYTES = 1200

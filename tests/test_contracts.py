@@ -112,12 +112,12 @@ def healthy(trace, env) -> None:
 
 
 @pytest.mark.parametrize(("agent", "world"), cases(PLAYERS, lambda case: case in LIGHT))
-def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
+def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world, compiled):
     """Runs, compiles once for two numbers, and gives the same trace after a pickle and a JSON round trip."""
     parts = chosen(PLAYED[world], agent)
     trace = run(parts)
     healthy(trace, parts.env)
-    before = simulation.programs.stepping(threaded=False)._cache_size()
+    before = compiled.count("jit(run)")
     # Tables take the step of their row sampler, so theirs is no option.
     own = world != "table" or agent == "ucrl2"
     number = NUMBERS.get(agent) if own else None
@@ -125,11 +125,11 @@ def test_an_agent_runs_once_compiled_pickled_and_written_down(agent, world):
         name, second = number or OF_THE_WORLD[world]
         other = chosen(PLAYED[world], agent, **{name: second})
         healthy(run(other), other.env)
-        assert simulation.programs.stepping(threaded=False)._cache_size() == before, f"a new {name} compiled again"
+        assert compiled.count("jit(run)") == before, f"a new {name} compiled again"
     written = {part: from_json(to_json(getattr(parts, part))) for part in ("env", "agent", "batching")}
     for copy in (pickle.loads(pickle.dumps(parts)), parts._replace(**written)):
         again = run(copy)
-        assert simulation.programs.stepping(threaded=False)._cache_size() == before
+        assert compiled.count("jit(run)") == before
         assert np.array_equal(again.regret, trace.regret)
         assert np.array_equal(again.mean_reward, trace.mean_reward)
 
@@ -149,13 +149,13 @@ def test_an_agent_is_refused_where_it_cannot_play():
                     chosen(env, agent)
 
 
-def test_a_static_count_does_compile_again():
+def test_a_static_count_does_compile_again(compiled):
     """The mutant of the test above: a number that shapes the program is seen by the count of compilations."""
     run(chosen(agent="uniform", batching="fixed"))
-    before = simulation.programs.stepping(threaded=False)._cache_size()
+    before = compiled.count("jit(run)")
     parts = condition("gaussian", "uniform", "fixed", horizon=HORIZON, batch_size=3)
     run(parts)
-    assert simulation.programs.stepping(threaded=False)._cache_size() == before + 1
+    assert compiled.count("jit(run)") == before + 1
 
 
 def test_a_wrong_gain_is_not_healthy():
@@ -302,17 +302,17 @@ def agents_for(env: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("env", "agent"), [(env, agent) for env in ENVIRONMENTS for agent in agents_for(env)])
-def test_an_environment_is_learned(env, agent):
+def test_an_environment_is_learned(env, agent, compiled):
     """With every prior. Priors that are numbers of one model share its compilation; another model has its own."""
-    compiled = set()
+    kinds = set()
     for prior in problem(env).priors:
         parts = chosen(env, agent, prior=prior)
-        before, kind = simulation.programs.stepping(threaded=False)._cache_size(), type(problem(env).model(prior))
+        before, kind = compiled.count("jit(run)"), type(problem(env).model(prior))
         healthy(run(parts), parts.env)
-        assert simulation.programs.stepping(threaded=False)._cache_size() - before <= (kind not in compiled)
-        compiled.add(kind)
+        assert compiled.count("jit(run)") - before <= (kind not in kinds)
+        kinds.add(kind)
     # The recorded dollars are also believed to be Gaussian; everywhere else two priors are two sets of numbers.
-    assert len(compiled) == (2 if env.startswith("rand-hie") else 1)
+    assert len(kinds) == (2 if env.startswith("rand-hie") else 1)
 
 
 @pytest.mark.slow

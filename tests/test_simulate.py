@@ -295,19 +295,19 @@ def test_the_chunk_that_is_advised_fits(free, monkeypatch):
 
 
 @pytest.mark.parametrize("agent", ["exact", "sgld"])
-def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch):
+def test_other_horizons_and_replications_run_the_same_program(agent, monkeypatch, compiled):
     """The second run finds its program compiled; numbers are those of programs without a row too many."""
     rounded = [run(agent, replications=R, horizon=T, times=None, keep_actions=True) for R, T in ((25, 90), (27, 80))]
-    before = programs.stepping(threaded=False)._cache_size()
+    before = compiled.count("jit(run)")
     rounded.append(run(agent, replications=30, horizon=77, times=None, keep_actions=True))
-    assert programs.stepping(threaded=False)._cache_size() == before
+    assert compiled.count("jit(run)") == before
     monkeypatch.setattr(programs, "rounded_up", lambda size: size)
     for trace in rounded:
         exact = run(agent, replications=trace.replications, horizon=trace.horizon, times=None, keep_actions=True)
         assert same(trace, exact, but=("distance",))
         # XLA's rsqrt has other last bits in a vector than at the end of an array, which is elsewhere in a larger array.
         np.testing.assert_allclose(trace.diagnostics.distance, exact.diagnostics.distance, rtol=1e-6)
-    assert programs.stepping(threaded=False)._cache_size() > before, "every size of its own is compiled on its own"
+    assert compiled.count("jit(run)") > before, "every size of its own is compiled on its own"
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 255, 499, 500, 501, 1000, 1001, 1023, 9999, 10**6 + 1, 2**31 - 1])

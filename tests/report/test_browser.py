@@ -66,7 +66,7 @@ def visit(browser, path: pathlib.Path, width: int, height: int = 900) -> None:
 def test_every_picture_is_shown_and_described(browser, folder):
     visit(browser, folder / "index.html", 1200)
     images = browser.execute_script(IMAGES)
-    assert len(images) == 12
+    assert len(images) == 13
     for width, alt, complete in images:
         assert complete
         assert width > 0
