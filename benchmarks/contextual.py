@@ -19,7 +19,6 @@ GROWTH, GROWTH_RUNS = (10**3, 10**4, 10**5, 10**6), 16
 CHAINS = {"shared-linear": ("determinant", numpy_chains.shared_linear), "logistic-20d": ("dynamic", numpy_chains.logistic)}
 """The batching scheme, and the same chains by hand, of each environment."""
 CHAINS_HORIZON, CHAINS_RUNS = 500, 200
-CHAINS_DIM = 8  # of shared-linear, whose own 20 coordinates hang: see NOTES.md
 
 
 def parts(dim: int) -> tuple[Any, Any]:
@@ -76,15 +75,13 @@ def chains(env: str, replications: int) -> list[Contestant]:
     from blts import condition, simulate
 
     batching, hand = CHAINS[env]
-    shared = env == "shared-linear"
-    case = condition(env, "ula-ts", batching, horizon=CHAINS_HORIZON, options={"dim": CHAINS_DIM} if shared else None)
+    case = condition(env, "ula-ts", batching, horizon=CHAINS_HORIZON)
 
     def run(seed: int) -> Outcome:
         trace = simulate(seed, *case[:3], horizon=CHAINS_HORIZON, replications=replications, times=1)
         return Outcome(trace.final_regret, trace.batches)
 
-    dim = CHAINS_DIM if shared else 4
-    by_numpy = lambda seed: Outcome(*hand(seed, CHAINS_HORIZON, replications, dim=dim))  # noqa: E731
+    by_numpy = lambda seed: Outcome(*hand(seed, CHAINS_HORIZON, replications))  # noqa: E731
     steps = replications * CHAINS_HORIZON
     return [Contestant("blts", run, steps, compiles=True), Contestant("NumPy", by_numpy, steps)]
 
@@ -188,8 +185,7 @@ def _chains_table(rows: list[dict[str, Any]]) -> Table:
     table = Table(
         title=f"Langevin Thompson sampling, 50 unadjusted steps on all rows, T = {CHAINS_HORIZON}",
         box=box.SIMPLE,
-        caption="× is the wall time of NumPy over that of the row; CPU × compares CPU time of all threads. "
-        f"shared-linear has {CHAINS_DIM} coordinates.",
+        caption="× is the wall time of NumPy over that of the row; CPU × compares CPU time of all threads.",
         caption_justify="left",
     )
     for name in ("environment, batches, runs", "who", "k steps/s", "×", "CPU ×", "compile s", "regret", "batches"):

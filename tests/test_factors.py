@@ -58,22 +58,25 @@ factor = jax.vmap(cholesky) if sys.argv[1] == "ours" else jnp.linalg.cholesky
 
 @jax.jit
 def run(a, b):
-    return jax.lax.fori_loop(0, 50, lambda i, pair: tuple(x + 0 * factor(x) for x in pair), (a, b))
+    return jax.lax.fori_loop(0, int(sys.argv[2]), lambda i, pair: tuple(x + 0 * factor(x) for x in pair), (a, b))
 
 a = np.broadcast_to(40 * np.eye(20, dtype=np.float32), (192, 20, 20))
 threads = [threading.Thread(target=lambda: jax.block_until_ready(run(a, a + 1)), daemon=True) for _ in range(4)]
 [thread.start() for thread in threads]
-[thread.join(60) for thread in threads]
+threads[0].join(60)
+[thread.join(1) for thread in threads]
 print("hangs" if any(thread.is_alive() for thread in threads) else "ends", flush=True)
 sys.stdout.flush()
 import os; os._exit(0)
 """
 
 
-def in_two_threads(whose: str) -> str:
+def in_two_threads(whose: str, times: int = 50) -> str:
     # With the two pool threads of a machine with two cores; the tests' own settings leave one.
     environment = {name: value for name, value in os.environ.items() if name != "NPROC"} | {"NPROC": "2"}
-    done = subprocess.run([sys.executable, "-c", TWO_THREADS, whose], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_THREADS, whose, str(times)], env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout.strip()
 
 
@@ -84,5 +87,5 @@ def test_threads_that_factorise_at_once_end():
 @pytest.mark.slow
 @pytest.mark.skipif(not jax.__version__.startswith("0.10."), reason="seen with JAX 0.10")
 def test_those_of_lapack_hang():
-    """Why `factors` is there. Where this fails, jaxlib was mended."""
-    assert in_two_threads("lapack") == "hangs"
+    """Why `factors` is there. Where this fails, jaxlib was mended. It is a matter of chance, so it is tried a few times."""
+    assert any(in_two_threads("lapack", times=2000) == "hangs" for _ in range(5))

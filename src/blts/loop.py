@@ -36,6 +36,7 @@ from .record import Diagnostics, Record
 AHEAD = 8  # pairs of rounds drawn at once: long vectors that fit into the cache; 2·AHEAD bits must fit into 32
 BLOCK = 192  # lanes refreshed together on a CPU; elsewhere at least a quarter of all lanes
 PLANNING_BLOCK = 64  # the same for agents that plan: a block takes as long as its longest plan
+LONG = 512  # numbers of a lane from which vectors are long enough: what is drawn ahead is lost to lanes whose batch ends before
 LAST = 2**32 - 1  # an index that no round has, for keys that belong to no round
 
 
@@ -318,6 +319,9 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
 
     example = jax.tree.map(_lanes.one_lane, (words, zero, lanes.agent, zero, lanes._replace(agent=()), zero == 0))
     parts = _lanes.split(one, [example[:2], example[2:3]], example[3:])
+    drawn = jax.eval_shape(partial(draw_ahead, parts.early[0], words, zero, 1))
+    numbers = sum(x.size for x in jax.tree.leaves(drawn)) // R
+    ahead = max(1, min(AHEAD, LONG // max(1, numbers)))
 
     def plays(turns: Turns) -> Bool[Array, " lanes"]:
         return ~turns.due & (turns.t < horizon)
@@ -326,19 +330,18 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
         return jnp.any(plays(turns)) & (jnp.sum(turns.due) < size)
 
     def rounds(turns: Turns) -> Turns:
-        """At most 2·AHEAD rounds of every lane. What needs only the keys or the agent's state is computed before them."""
+        """At most 2·`ahead` rounds of every lane. What needs only the keys or the agent's state is computed before them."""
         first = Round.of(turns.t + 1)
-        drawn = draw_ahead(parts.early[0], words, first.pair, AHEAD + 1)
+        drawn = draw_ahead(parts.early[0], words, first.pair, ahead)
         frozen = parts.early[1](turns.lanes.agent)
 
         def round(carry: tuple[Array, Turns]) -> tuple[Array, Turns]:
             i, turns = carry
-            # A lane that plays has played in all i rounds since `first`, which is the first or the second round of a pair.
-            of_pair = lambda x, pair: lax.dynamic_index_in_dim(x, pair, -2, False)  # noqa: E731
-            now = _lanes.of_lanes(drawn, lambda x: jnp.where(first.half == 0, of_pair(x, i // 2), of_pair(x, (i + 1) // 2)))
-            live, t = plays(turns), turns.t + 1
+            now = _lanes.of_lanes(drawn, lambda x: lax.dynamic_index_in_dim(x, i // 2, -2, False))
+            # Lanes whose next round is the second of a pair wait for those whose next is the first.
+            live, t = plays(turns) & (i >= first.half), turns.t + 1
             before = turns.lanes
-            after, due, action = parts.late([now, frozen], (first.half + i) % 2, before._replace(agent=()), live)
+            after, due, action = parts.late([now, frozen], jnp.broadcast_to(i % 2, R), before._replace(agent=()), live)
             old, last = turns.written, turns.written.actions.shape[0]
             written = Written(
                 old.regret.at[turns.point, everyone].set(after.regret),
@@ -349,7 +352,7 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
             due = turns.due | (due & (t < horizon))
             return i + 1, Turns(jnp.where(live, t, turns.t), due, point, after._replace(agent=before.agent), written)
 
-        go_on = lambda carry: (carry[0] < 2 * AHEAD) & someone_plays(carry[1])  # noqa: E731
+        go_on = lambda carry: (carry[0] < 2 * ahead) & someone_plays(carry[1])  # noqa: E731
         return lax.while_loop(go_on, round, (jnp.zeros((), int), turns))[1]
 
     def some_learn(turns: Turns) -> Turns:

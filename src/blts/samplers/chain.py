@@ -33,7 +33,7 @@ from .metropolis import MALA
 from .modes import Modes, Whitening, find_modes, modes_of_arm, typical_information
 
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
-BLOCK = 256  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache
+BLOCK = 240  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache, where 256 are in one place
 ACCELERATOR_BLOCK = 2**19
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
 STARTS = 16  # points from which the way to a mode may begin: as many ends of the last refresh, and as many prior draws
@@ -174,7 +174,7 @@ class Chain:
             store = jax.tree.map(lambda x: x.reshape(R * capacity, *x.shape[2:]), grouped.rows)
             data = grouped.start + capacity * jnp.arange(R)[:, None]
         else:
-            store, data = None, history
+            store, data, capacity = None, history, 0
 
         def by_blocks(each: int, of_lane: Callable, parts: tuple[Array | int, ...], done: Tree) -> Tree:
             """`of_lane(part, pair, chain)` of the lanes 0 … parts[-1] - 1 in the order of their counts, put into `done`.
@@ -210,7 +210,9 @@ class Chain:
             starts = _starts(model, theta).reshape(pairs, -1, dim)
             find = find_mode if has_one_mode(model) else find_modes
             of_pair = lambda part, pair, chain: (  # noqa: E731
-                partial(modes_of_arm, find, store, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS),
+                partial(
+                    modes_of_arm, find, store, capacity, jnp.max(count[pair]), None if self.minibatch is None else SCORING_ROWS
+                ),
                 (*arm_of(pair), starts[pair], *data_of(pair)),
             )
             none = Modes.empty(pairs, dim=dim)
@@ -228,7 +230,7 @@ class Chain:
             # Draws of many weights differ in how steep they are, so with "rows" every chain has a step size of its own.
             tuned = theta[r, a, chain if self.scale == "rows" else 0]
             at = tuned if modes is None else jax.tree.map(chosen, modes.white)
-            lane = partial(self.lane, store, jnp.max(count[pair]), part == 1, C > 1)
+            lane = partial(self.lane, store, capacity, jnp.max(count[pair]), part == 1, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
         halves = jnp.zeros((lanes, 2, dim))
@@ -247,6 +249,7 @@ class Chain:
     def lane(
         self,
         store: Row | None,
+        capacity: int,
         most: Int[Array, ""],
         few: Bool[Array, ""] | bool,
         diagnose: bool,
@@ -279,7 +282,7 @@ class Chain:
         if rows is None:
             target = potentials.from_summary(model, data, scale)  # type: ignore[arg-type]
         elif self.minibatch is None:
-            target = potentials.from_rows(model, rows, scale)
+            target = potentials.from_rows(model, rows.gathered(capacity), scale)
         elif not self.control_variate:
             target = potentials.from_minibatch(model, rows, int(self.minibatch), scale, few=few)
         else:

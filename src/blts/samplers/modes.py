@@ -62,7 +62,8 @@ class Whitening(NamedTuple):
         at = lambda z: self.centre + jnp.sum(self.root * z, -1)  # noqa: E731
 
         def tame(z, g):
-            g = jnp.sum(self.root * g[:, None], 0)
+            # The gradient is computed before the product, and not once again for each of its coordinates.
+            g = lax.fori_loop(0, g.shape[0], lambda i, s: s + self.root[i] * g[i], jnp.zeros_like(g))
             g = jnp.where(jnp.all(jnp.isfinite(g)), g, z)
             length = jnp.sqrt(jnp.sum(jnp.square(g)))
             return g * jnp.minimum(1.0, steepest / jnp.maximum(length, 1e-30))
@@ -236,6 +237,7 @@ def find_modes(surface: Surface, starts: Float[Array, "starts dim"], prior_preci
 def modes_of_arm(
     find: Callable[[Surface, Float[Array, "starts dim"], Theta, Int], Modes],
     store: Row | None,
+    capacity: int,
     most: Int[Array, ""],
     size: int | None,
     model: Model,
@@ -249,5 +251,7 @@ def modes_of_arm(
     A chain on all data makes a pass over them at each step, and the search costs a few such passes more. With minibatches it would
     be most of a refresh: there the sample says which modes there are, and all rows where they are and what mass they have.
     """
-    surface = surface_of_summary(model, data, n) if store is None else surface_of_rows(model, Rows(store, data, n, most), size)
-    return find(surface, starts, prior_precision, n)
+    if store is None:
+        return find(surface_of_summary(model, data, n), starts, prior_precision, n)
+    rows = Rows(store, data, n, most)
+    return find(surface_of_rows(model, rows.gathered(capacity) if size is None else rows, size), starts, prior_precision, n)

@@ -20,6 +20,7 @@ from ..models.base import Model
 from .base import Potential
 
 CHUNK = 32  # rows of a full sum that are gathered at once
+HELD = 2**14  # numbers of a lane's rows that are gathered once at most: 16 MB for 256 lanes
 SAMPLED = 32  # rows from which the curvature of the data is estimated
 INFORMATION_ROWS = 256  # rows from which its diagonal is: within about 10 % where features have no long tails
 
@@ -36,6 +37,34 @@ class Rows(NamedTuple):
     n: Int
     most: Int
     """A bound on n, the same for all lanes that run together: their loops over rows end there."""
+    held: Row | None = None
+    """The arm's rows one after the other, where they were gathered (`gathered`)."""
+
+    def gathered(self, capacity: int) -> Rows:
+        """The same, with its rows gathered once and not at every step of a chain, where few of them are kept.
+
+        Args:
+            capacity: a bound on n that is known when the program is compiled.
+
+        Returns:
+            Rows for `chunk`.
+        """
+        room = CHUNK * -(-capacity // CHUNK)
+        if room * sum(leaf[0].size for leaf in jax.tree.leaves(self.store)) > HELD:
+            return self
+
+        def put(c: Int, held: Row) -> Row:
+            some = self.chunk(c)
+            return jax.tree.map(lambda all, new: lax.dynamic_update_slice_in_dim(all, new, CHUNK * c, 0), held, some)
+
+        empty = jax.tree.map(lambda leaf: jnp.zeros((room, *leaf.shape[1:]), leaf.dtype), self.store)
+        return self._replace(held=lax.fori_loop(0, _chunks(self.most), put, empty))
+
+    def chunk(self, c: Int) -> Row:
+        """Rows c · CHUNK and the following ones, as many; the last one beyond the end."""
+        if self.held is None:
+            return self.at(_numbers(c))
+        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, CHUNK * c, CHUNK), self.held)
 
     def at(self, i: Int) -> Row:
         """Rows i, or the last one beyond the end: a row of another arm may be outside this model's support."""
@@ -67,23 +96,33 @@ def curvature_of_summary(model: Model, summary: Tree, n: Int, x: Theta) -> Float
     return -jax.hessian(lambda y: model.log_likelihood_of(y, summary))(x) / jnp.maximum(n, 1)
 
 
-def _sum_chunks(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero: Tree) -> Tree:
-    """Σ of_chunk(i) over the numbers i of rows, `CHUNK` at a time, up to `most` of them."""
-    add = lambda c, total: jax.tree.map(jnp.add, total, of_chunk(CHUNK * c + jnp.arange(CHUNK)))  # noqa: E731
-    return lax.fori_loop(0, (most + CHUNK - 1) // CHUNK, add, zero)
+def _numbers(c: Int) -> Int[Array, " rows"]:
+    """The numbers of the rows of a chunk."""
+    return CHUNK * c + jnp.arange(CHUNK)
 
 
-def _sum_chunks_compensated(of_chunk: Callable[[Int[Array, " rows"]], Tree], most: Int, zero: Tree) -> Tree:
+def _chunks(most: Int) -> Int:
+    """How many chunks hold so many rows."""
+    return (most + CHUNK - 1) // CHUNK
+
+
+def _sum_chunks(of_chunk: Callable[[Int], Tree], most: Int, zero: Tree) -> Tree:
+    """Σ of_chunk(c) over the chunks that hold `most` rows."""
+    add = lambda c, total: jax.tree.map(jnp.add, total, of_chunk(c))  # noqa: E731
+    return lax.fori_loop(0, _chunks(most), add, zero)
+
+
+def _sum_chunks_compensated(of_chunk: Callable[[Int], Tree], most: Int, zero: Tree) -> Tree:
     """`_sum_chunks` with Kahan's compensation after 1,024 rows: of 10⁶ of them, plain sums of U are off by several nats."""
 
     def add(c, carry):
         total, excess = carry
-        change = jax.tree.map(jnp.subtract, of_chunk(CHUNK * c + jnp.arange(CHUNK)), excess)
+        change = jax.tree.map(jnp.subtract, of_chunk(c), excess)
         new = jax.tree.map(jnp.add, total, change)
         lost = lambda new, total, change: jnp.where(c < 1024 // CHUNK, 0.0, (new - total) - change)  # noqa: E731
         return new, jax.tree.map(lost, new, total, change)
 
-    return lax.fori_loop(0, (most + CHUNK - 1) // CHUNK, add, (zero, zero))[0]
+    return lax.fori_loop(0, _chunks(most), add, (zero, zero))[0]
 
 
 def _places(i: Int[Array, " rows"], n: Int, size: int) -> Int[Array, " rows"]:
@@ -98,9 +137,10 @@ def _places(i: Int[Array, " rows"], n: Int, size: int) -> Int[Array, " rows"]:
 def sum_sample(f: Callable[[Row, Float[Array, " rows"]], Tree], rows: Rows, size: int | None, whole: Whole, zero: Tree) -> Tree:
     """Σ f(rows, weights) over a sample of `size` rows, always the same one, or over all while n ≤ size and where `whole`."""
     if size is None:
-        return _sum_chunks_compensated(lambda i: f(rows.at(i), jnp.where(i < rows.n, 1.0, 0.0)), rows.most, zero)
+        return _sum_chunks_compensated(lambda c: f(rows.chunk(c), jnp.where(_numbers(c) < rows.n, 1.0, 0.0)), rows.most, zero)
 
-    def of_chunk(i):
+    def of_chunk(c):
+        i = _numbers(c)
         every = (rows.n <= size) | whole
         weights = jnp.where(every, jnp.where(i < rows.n, 1.0, 0.0), jnp.where(i < size, rows.n / size, 0.0))
         return f(rows.at(jnp.where(every, i, _places(i, rows.n, size))), weights)
@@ -123,8 +163,8 @@ def from_summary(model: Model, summary: Tree, scale: Theta) -> Potential:
 def from_rows(model: Model, rows: Rows, scale: Theta) -> Potential:
     """The full potential as a sum over the arm's rows, for models without a summary: O(n) an evaluation."""
 
-    def of_chunk(f, x, i):
-        return f(model, x, rows.at(i), jnp.where(i < rows.n, 1.0, 0.0))
+    def of_chunk(f, x, c):
+        return f(model, x, rows.chunk(c), jnp.where(_numbers(c) < rows.n, 1.0, 0.0))
 
     def value(x):
         return -model.log_prior(x) - _sum_chunks(partial(of_chunk, log_likelihood, x), rows.most, jnp.zeros(()))

@@ -150,7 +150,8 @@ def _ends(
     What all lanes share is not mapped over, so that the control variate's O(n) anchor is found once.
     """
     store, data = (None, history) if isinstance(history, Moments) else (history, 0)
-    lane = partial(dataclasses.replace(chain, steps=lambda n: steps).lane, store, n, few, False)
+    capacity = 0 if store is None else store.reward.shape[0]
+    lane = partial(dataclasses.replace(chain, steps=lambda n: steps).lane, store, capacity, n, few, False)
     precision, reference = model.prior_precision(), jnp.reshape(model.marginal(half, (), 0).mean, (1,))
 
     def end(r: Int) -> Float[Array, ""]:
