@@ -196,11 +196,16 @@ def test_a_stopped_experiment_plays_the_promoted_arm(tmp_path):
 
 def test_an_experiment_stopped_without_an_arm_makes_no_decisions(tmp_path):
     experiment = made(tmp_path, strict=False)
-    answer = experiment.ask(6)
+    answer = experiment.ask(5)
     experiment.stop(reason="no money")
-    assert experiment.ask(2).decisions == ()
-    assert experiment.tell(rewarded(answer)).accepted == 6
+    none = experiment.ask(2)
+    assert (none.decisions, none.why, none.stopped, none.paused) == ((), "the experiment is stopped", True, False)
+    assert experiment.tell(rewarded(answer)).accepted == 5
+    why = "batch 1 is still open after 5 decisions, and the experiment is stopped: only a forced refresh learns from it"
+    assert experiment.refresh().why == why
+    assert experiment.refresh(force=True).version == 2
     with pytest.raises(ConfigError, match="is stopped"):
         experiment.resume()
-    assert experiment.status()["promoted"] is None
+    status = experiment.status()
+    assert (status["promoted"], status["stopped"], status["paused"]) == (None, True, False)
     assert experiment.verify() == []

@@ -28,8 +28,11 @@ class Answer(NamedTuple):
     awaited: int
     """Rewards that this batch waits for."""
     paused: bool = False
+    """Whether the experiment waits for `resume`."""
     why: str | None = None
     """Why there are fewer decisions than were asked for."""
+    stopped: bool = False
+    """Whether it was stopped, for good: new decisions are the promoted arm, or there are none."""
 
 
 class Told(NamedTuple):

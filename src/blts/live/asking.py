@@ -22,6 +22,7 @@ from .combining import Waiting
 from .database import DbRow, insert
 from .features import Observed
 from .showing import Shown, Stored, observed, shown_of
+from .standing import is_paused, why_no_decisions
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -140,7 +141,7 @@ def _ask_together(session: Session, group: Sequence[Waiting[Request, Answer]]) -
         plans, failed = _plans(session, c, group, current)
         wanted = sum(plan.wanted for plan in plans)
         ticks, text, made = None, row.clock, _Made([], Vectors(current, np.zeros((0, len(current.active)))), row.closing)
-        if wanted and not row.paused and not (session.spec.strict and row.due):
+        if wanted and why_no_decisions(row) is None and not (session.spec.strict and row.due):
             obs = observed(session.spec, current, [one for plan in plans for one in plan.shown])
             ticks, arms, laws, closing = decide(session, current, session.ticks(row, current), wanted, obs)
             made = _Made(arms, Vectors(current, laws), row.closing or (0 if closing is None else row.t + closing))
@@ -434,9 +435,8 @@ def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, .
         if closed and strict:
             waits = f"awaits {rewards_in_words(awaited)}" if awaited else "can be refreshed"
             why = f"batch {row.batch} is closed and {waits}"
-        if row.paused:
-            why = "the experiment is paused" if row.stopped is None else "the experiment is stopped"
-    return Answer(decisions, closed, awaited, bool(row.paused), why)
+        why = why_no_decisions(row) or why
+    return Answer(decisions, closed, awaited, is_paused(row), why, row.stopped is not None)
 
 
 def _law(labels: list[str], text: str) -> dict[str, float]:

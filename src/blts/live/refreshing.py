@@ -82,7 +82,8 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     """What a refresh would write, or an answer that says why there is none."""
     spec = session.spec
     if not force and not row.due and not _cadence(session, c, row, now):
-        return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions")
+        none = "" if row.stopped != "" else ", and the experiment is stopped: only a forced refresh learns from it"
+        return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions{none}")
     current = session.policy(c, row.version)
     _compile(session, current)
     session.fold = session.fold.until(c, row.position, row.t)

@@ -14,6 +14,7 @@ from . import contextual, entries, policy, priors, schema
 from .checks import check_reason
 from .learning import chains_in_words
 from .metrics.definition import control_of
+from .standing import is_paused
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -28,7 +29,7 @@ def status(session: Session) -> dict[str, Any]:
         failings = last_failings(session, c)
     return {
         "name": session.name,
-        "paused": bool(row.paused),
+        "paused": is_paused(row),
         "stopped": row.stopped is not None,
         "promoted": row.stopped or None,
         "arms": [a.label for a in current.arms],

@@ -14,7 +14,7 @@ from .rewards import by_metric, read_lines, read_rewards
 
 if TYPE_CHECKING:
     from ...live import Experiment
-    from ...live.answers import Told
+    from ...live.answers import Answer, Told
 
 
 @app.command()
@@ -53,6 +53,8 @@ def ask(
         asked = read_contexts(contexts, experiment.spec.encoding)
         whom, shown, masks = asked.units or [], asked.contexts, asked.available
     answer = experiment.ask(n, request_id, units=whom or None, contexts=shown, available=masks)
+    if answer.stopped and not answer.decisions:
+        raise ConfigError(f"The experiment {name!r} is stopped, and no arm was promoted: there are no more decisions.")
     if as_json:
         decisions = [
             {
@@ -72,13 +74,21 @@ def ask(
                 "feedback_due": answer.feedback_due,
                 "awaited": answer.awaited,
                 "paused": answer.paused,
+                "stopped": answer.stopped,
                 "why": answer.why,
             }
         )
-        return
+    else:
+        _show(name, answer, len(whom) or n or len(shown or [1]), bool(whom))
+    if not answer.decisions:
+        raise typer.Exit(WAITS)
+
+
+def _show(name: str, answer: Answer, asked: int, by_unit: bool) -> None:
+    """Print decisions for people."""
     if answer.decisions:
-        rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm], *([d.unit] if whom else [])] for d in answer.decisions]
-        columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if whom else [])]
+        rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm], *([d.unit] if by_unit else [])] for d in answer.decisions]
+        columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if by_unit else [])]
         show_table(f"{name}: {in_words(len(rows), 'decision')}", columns, rows, words=("unit",))
     kept = [d for d in answer.decisions if not d.available]
     if kept:
@@ -88,7 +98,7 @@ def ask(
             "available; a unit keeps its decision."
         )
     if answer.why:
-        say(f"{len(answer.decisions)} of {len(whom) or n or len(shown or [1])} decisions: {answer.why}.")
+        say(f"{len(answer.decisions)} of {in_words(asked, 'decision')}: {answer.why}.")
 
 
 @app.command()
