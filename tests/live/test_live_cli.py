@@ -122,8 +122,8 @@ def test_rewards_in_many_shapes():
         ]
         == 3
     )
-    assert answer("tell", "mail", given="")["accepted"] == 0
-    assert answer("tell", "mail", given="decision_id,reward\n")["accepted"] == 0
+    assert answer("tell", "mail", given="", code=5)["accepted"] == 0
+    assert answer("tell", "mail", given="decision_id,reward\n", code=5)["accepted"] == 0
     assert answer("tell", "mail", "--strict", given=f"decision_id,reward\n{f},nan\n", code=5)["invalid"] == 1
     assert answer("tell", "mail", given='{"decision_id": 3}\n[1]\n"x"\n', code=5)["accepted"] == 0
     pathlib.Path("bytes.csv").write_bytes(b"decision_id,reward\n\xff\x00\xfe,1\n")
@@ -162,6 +162,7 @@ REFUSED = {
     "no folder": ("export", "mail", "nowhere/all.csv"),
     "no arm": ("retire-arm", "mail", "Z"),
     "no decision": ("correct", "mail", "x-1", "1"),
+    "nothing to expose": ("expose", "mail"),
     "nobody to cancel": ("cancel", "mail", "x-1"),
 }
 

@@ -197,6 +197,22 @@ def test_rows_that_are_all_unknown_are_an_error(tmp_path):
     assert "without a reward" in run(path, "status", "mail")[1]
 
 
+@pytest.mark.parametrize("text", ["", "\n", "unit,reward\n", "[]"])
+def test_no_rows_at_all_are_an_error(tmp_path, text):
+    """Before, a file that came out empty passed as told. Its request id is still free."""
+    experiment, path, file = made(tmp_path, strict=False), tmp_path / "blts.db", tmp_path / "r.csv"
+    experiment.ask(units=["ann"])
+    file.write_text(text)
+    code, said = run(path, "tell", "mail", str(file), "--request-id", "today")
+    assert code == 5
+    assert "".join(said.split()) == "".join(f"Nothing was told: the file {file} has no rows.".split())
+    assert run(path, "tell", "mail", given=text) == (5, "Nothing was told: standard input has no rows.\n")
+    assert json.loads(run(path, "tell", "mail", "--json", given=text)[1])["accepted"] == 0
+    file.write_text("unit,reward\nann,1\n")
+    code, said = run(path, "tell", "mail", str(file), "--request-id", "today")
+    assert (code, said.startswith("1 accepted")) == (0, True)
+
+
 def test_rows_with_lone_surrogates_are_reported_and_the_others_recorded(tmp_path):
     """Before, the good row was recorded and the command ended with a traceback."""
     experiment = made(tmp_path, strict=False)

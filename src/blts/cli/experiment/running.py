@@ -126,9 +126,11 @@ def tell(
     experiment = opened(db, name)
     rows = one if one is not None else read_rewards(file or "-", [m.name for m in experiment.spec.metrics], metric)
     groups = by_metric(rows, metric)
-    told = _told(experiment, groups, request_id)
+    told = _told(experiment, groups, request_id if rows else None)  # the id of an empty file can still be told something
     if as_json:
         print_json(told._asdict())
+    elif not rows:
+        say(f"Nothing was told: {'standard input' if file in (None, '-') else f'the file {file}'} has no rows.")
     else:
         outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
         without = experiment.status()["without_reward"]
@@ -144,7 +146,7 @@ def tell(
         for warning in told.warnings:
             say(f"WARNING: {warning}")
     refused = told.conflict + told.unknown + told.invalid
-    if refused and (strict or not told.accepted + told.duplicate):
+    if not rows or (refused and (strict or not told.accepted + told.duplicate)):
         raise typer.Exit(NOT_ACCEPTED)
 
 
@@ -219,6 +221,8 @@ def expose(
     as_json: AsJson = False,
 ) -> None:
     """Record that decisions were carried out, in an experiment that learns only from those."""
+    if not decision and not unit:
+        raise ConfigError("Name what was carried out: decision ids, or --unit.")
     count = opened(db, name).expose(decision or [], units=unit or [])
     done(as_json, {"exposed": count}, f"{in_words(count, 'exposure')} recorded.")
 
