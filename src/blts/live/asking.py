@@ -22,7 +22,7 @@ from .combining import Waiting
 from .database import DbRow, insert
 from .features import Observed
 from .showing import Shown, Stored, observed, shown_of
-from .standing import is_paused, why_no_decisions
+from .standing import is_paused, rewards_awaited, why_no_decisions
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -138,6 +138,8 @@ def _ask_together(session: Session, group: Sequence[Waiting[Request, Answer]]) -
     with session.database.write() as c:
         row = session.row(c, lock=True)
         current = session.policy(c, row.version)
+        if session.spec.strict and row.due:
+            row.awaited = rewards_awaited(session, c, row)
         plans, failed = _plans(session, c, group, current)
         wanted = sum(plan.wanted for plan in plans)
         ticks, text, made = None, row.clock, _Made([], Vectors(current, np.zeros((0, len(current.active)))), row.closing)
@@ -433,7 +435,7 @@ def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, .
     why = None
     if len(decisions) < asked:
         if closed and strict:
-            waits = f"awaits {rewards_in_words(awaited)}" if awaited else "can be refreshed"
+            waits = f"awaits {rewards_in_words(awaited)}" if awaited else "waits for its refresh"
             why = f"batch {row.batch} is closed and {waits}"
         why = why_no_decisions(row) or why
     return Answer(decisions, closed, awaited, is_paused(row), why, row.stopped is not None)

@@ -14,7 +14,7 @@ from . import contextual, entries, policy, priors, schema
 from .checks import check_reason
 from .learning import chains_in_words
 from .metrics.definition import control_of
-from .standing import is_paused
+from .standing import is_paused, rewards_awaited
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -27,6 +27,7 @@ def status(session: Session) -> dict[str, Any]:
         current = session.policy(c, row.version)
         entry = entries.policy_row(c, session.id, row.version)
         failings = last_failings(session, c)
+        awaited = rewards_awaited(session, c, row)
     return {
         "name": session.name,
         "paused": is_paused(row),
@@ -40,7 +41,7 @@ def status(session: Session) -> dict[str, Any]:
         "batch": row.batch,
         "batch_size": row.t - row.began,
         "feedback_due": bool(row.due),
-        "awaited": row.awaited,
+        "awaited": awaited,
         "policy": row.version,
         "policies": row.versions,
         "allocation": dict(zip(current.labels, allocation(current).tolist(), strict=True))
