@@ -351,7 +351,7 @@ def test_an_alarm_is_reported_and_pauses_its_arm(tmp_path):
     played(experiment, clock, {"A": 0.1, "B": 0.4, "C": 0.1}, rng)
     done = worker.once()
     assert done[0].did[0].startswith("ALARM: ")
-    assert "'B' is played no more" in done[0].did[1]
+    assert "'B' is played no more (policy version 3): 'B' is likely worse" in done[0].did[1]
     assert experiment.status()["active"] == ["A", "C"]
     assert experiment.status()["alarms"][0].startswith("'B' is likely worse on refunds than 'A' by more than 0.01")
     reason = next(line["detail"]["reason"] for line in experiment.audit() if line["what"] == "retire arm")

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from blts import cli
+from blts.cli.worker import _say as say_done
 from blts.errors import ConfigError, StoreError
 from blts.live import Experiment, schema
 from blts.live.worker import EXTERNAL_SECONDS, LEASE, Worker
@@ -154,6 +155,32 @@ def test_the_trouble_of_one_experiment_is_not_that_of_the_others(tmp_path, clock
     assert "stored specification" in done["bad"].problem
     with pytest.raises(StoreError, match="restore the database from a backup"):
         Experiment.open(tmp_path / "blts.db", "bad")
+
+
+def test_the_worker_names_versions_that_others_wrote(tmp_path, clock, monkeypatch, capsys):
+    """Before, its log went from version 2 to 5 without a word, because arms that come and go are versions too."""
+    experiment, worker = made(tmp_path, strict=False, clock=clock, actor="ann"), Worker(tmp_path / "blts.db", clock=clock)
+
+    def looked() -> list[str]:
+        experiment.tell(rewarded(experiment.ask(12)))
+        for done in worker.once():
+            say_done(done)
+        return capsys.readouterr().out.splitlines()
+
+    assert looked() == ["mail: policy version 2 is in use."]
+    experiment.add_arm("D")
+    experiment.retire_arm("A")
+    assert looked() == [
+        "mail: policy version 3 was written by ann (add arm).",
+        "mail: policy version 4 was written by ann (retire arm).",
+        "mail: policy version 5 is in use.",
+    ]
+    monkeypatch.setattr("blts.live.reports.keep", lambda experiment: 1 / 0)  # after a refresh that is written
+    first, second = looked()
+    assert first == "mail: policy version 6 is in use."
+    assert second.startswith("mail: It cannot be looked after (ZeroDivisionError")
+    monkeypatch.undo()
+    assert looked() == ["mail: policy version 7 is in use."]
 
 
 def test_a_worker_waits_between_its_rounds(tmp_path):
