@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ...statistics import noise_of_squares
 from .blocks import Propensities, Sums, blocks
@@ -51,7 +51,7 @@ class Estimate(NamedTuple):
             Lower and upper limits; NaN where the interval is refused (`why`).
         """
         c0, c1, c2 = (np.square(self.se), 0.0, 0.0) if self.variance is None else self.variance
-        z2, x = np.square(stats.t.ppf(0.5 + 0.5 * level, self.df)), self.value
+        z2, x = np.square(special.stdtrit(self.df, 0.5 + 0.5 * level)), self.value
         # The roots' distances from x, so that a mean far above its standard error loses no digits.
         a, b = 1.0 - z2 * c2, z2 * (0.5 * c1 + c2 * x)
         root = np.sqrt(np.maximum(b * b + a * z2 * (c0 + c1 * x + c2 * x * x), 0.0))
@@ -287,7 +287,7 @@ def sample_ratio(arms: np.ndarray, p: np.ndarray | Propensities) -> RatioTest:
     if not solid.any():
         return RatioTest(float("nan"), expected, observed, False)
     statistic = np.sum((vectors.T @ gap)[solid] ** 2 / values[solid])
-    p_value = float(stats.chi2.sf(statistic, int(solid.sum())))
+    p_value = float(special.chdtrc(int(solid.sum()), statistic))
     return RatioTest(p_value, expected, observed, p_value < ALARM)
 
 
@@ -369,7 +369,7 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | P
     del terms, squares
     own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, _own(arms, p), K)[0]
     if not np.isfinite(ratio).all():
-        z = stats.t.ppf(0.5 + 0.5 * level, 2.0 / noise**2) if noise > 0 else stats.norm.ppf(0.5 + 0.5 * level)
+        z = special.stdtrit(2.0 / noise**2, 0.5 + 0.5 * level) if noise > 0 else special.ndtri(0.5 + 0.5 * level)
         return Gain(float(value), float(se), total, float(value - z * se), float(value + z * se))
 
     def weights(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -388,7 +388,7 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | P
             total += float((block.p * ((ratio - means) * means * slope**2 + between)).sum())
         return total
 
-    z, ends = stats.norm.ppf(0.5 + 0.5 * level), own.interval(level)
+    z, ends = special.ndtri(0.5 + 0.5 * level), own.interval(level)
     known = variance(np.clip(own.value, *own.limits))
     excess = max(1.0, spread / known * (1.0 - 0.5 * noise)) if known > 0 else 1.0
     sums = Sums()
