@@ -18,6 +18,7 @@ from blts.samplers import sgld
 LABELS = ("A", "B", "C")
 PRIOR = Gaussian(prior_mean=[0.0, 0.1, 0.2], prior_sd=1.0, sd=0.5)
 STANDARD = {"name": "gaussian", "prior_mean": 0.0, "prior_sd": 1.0, "sd": 1.0}
+REFUNDS = {"name": "refunds", "model": "conversions", "better": "lower", "margin": 0.01, "window": 10.0, "default": 0.0}
 
 
 class Hand:

@@ -8,6 +8,7 @@ import pytest
 from blts.live import ledger
 from blts.live.conclusions import blocks, estimates
 from blts.live.conclusions.blocks import Propensities, Sums
+from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.live.export import table_of
 from blts.live.metrics import guardrails
 from experiments import Hand, created, rewarded
@@ -43,7 +44,7 @@ def test_sums_of_guardrails_do_not_depend_on_blocks(monkeypatch, T):
 
 
 def results(arms, rewards, p) -> list[np.ndarray]:
-    gain, ratio = estimates.value_against_equal(arms, rewards, p), estimates.sample_ratio(arms, p)
+    gain, ratio = estimates.value_against_equal(arms, rewards, p), sample_ratio(arms, p)
     found = [estimates.ipw(arms, rewards, p), estimates.aipw(arms, rewards, p)]
     return [x for e in found for x in (e.value, e.se, *e.interval())] + [np.array(gain), np.array([ratio.p_value]), ratio.expected]
 

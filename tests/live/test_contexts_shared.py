@@ -8,7 +8,7 @@ import pytest
 from blts.agents import Perturb, Pool
 from blts.errors import ConfigError
 from blts.live import Experiment
-from blts.live.conclusions import estimates
+from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.live.export import table_of
 from blts.samplers import sgld, ula
 from laws import LEVEL
@@ -99,7 +99,7 @@ def test_samplers_without_closed_posteriors_run(tmp_path, sampler):
     p = np.array([list(d.propensities.values()) for d in decisions])
     arms = np.array([LABELS.index(d.arm) for d in decisions])
     assert np.allclose(p.sum(1), 1, atol=1e-5)
-    assert estimates.sample_ratio(arms, p).p_value > LEVEL
+    assert sample_ratio(arms, p).p_value > LEVEL
     assert experiment.verify() == []
 
 
@@ -119,7 +119,7 @@ def test_masks_floors_and_burn_in(tmp_path):
         assert np.allclose(p.sum(1), 1, atol=1e-5)
         assert (p[1::3][:, [0, 2]] >= floor - 1e-6).all()
         for stratum in range(2):
-            assert estimates.sample_ratio(arms[stratum::3], p[stratum::3]).p_value > LEVEL, (name, stratum)
+            assert sample_ratio(arms[stratum::3], p[stratum::3]).p_value > LEVEL, (name, stratum)
         assert experiment.verify() == []
 
 

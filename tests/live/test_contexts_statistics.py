@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 from blts.errors import BltsError
-from blts.live import Experiment, asking
-from blts.live.conclusions import estimates, values
+from blts.live import Experiment, deciding
+from blts.live.conclusions import values
+from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.live.features import Observed
 from laws import LEVEL
 from shown import FEATURES, contexts, created, encoded, played
@@ -37,12 +38,12 @@ def test_frequencies_are_the_propensities_within_strata(tmp_path):
         row = session.row(c)
         current, ticks = session.policy(c, row.version), session.ticks(row, session.policy(c, row.version))
     average = Observed(np.mean([encoded(x) for x in shown], axis=0)[None], np.ones((1, 3), bool))
-    one = asking.decide(session, current, ticks, 1, average)[2]
+    one = deciding.decide(session, current, ticks, 1, average)[2]
     mutant = np.broadcast_to(one, p.shape)
-    found = [[estimates.sample_ratio(arms[s], q[s]).p_value for s in strata(shown)] for q in (p, mutant)]
+    found = [[sample_ratio(arms[s], q[s]).p_value for s in strata(shown)] for q in (p, mutant)]
     assert min(found[0]) > LEVEL
     assert min(found[1]) < LEVEL
-    assert estimates.sample_ratio(arms, p).p_value > LEVEL
+    assert sample_ratio(arms, p).p_value > LEVEL
 
 
 # Estimates

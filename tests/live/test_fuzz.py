@@ -2,96 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
-import fractions
 import json
-import random
-import traceback
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from blts import cli
-from blts.errors import BltsError, shown
-from blts.live import Experiment, Spec
+from blts.errors import BltsError
+from blts.live import Experiment
 from blts.live.database import Database
 from experiments import Hand, created
+from odd_values import Chance, distinct, explained
 
 CODES = {0, 2, 3, 4, 5}
 """Exit codes that a command may have; 1 would be an error of ours."""
-
-
-def nested(depth: int) -> list:
-    out: list = []
-    for _ in range(depth):
-        out = [out]
-    return out
-
-
-TEXTS = (
-    "", " ", "\x00", "a\x00b", "\ud800", "x\udfffy", "é", "中", "\u202e", "\ufeff", "a" * 201, "x" * 70_000, "nan", "inf",
-    "-0", "1e400", "1_0", str(10**400), "true", "null", "[", "{", '"', "'", ";", "%s", "../x", "--help", "-1", "\n", "\r\n",
-    "a,b", "=", "2026-01-01T00:00:00", "0000000000000000-1", "0000000000000000-0", "deadbeef-1", "١", "𝟏", "[bold]", "[/]",
-    "\x1b[31m",
-)  # fmt: skip
-OBJECTS = (
-    None, True, False, 0, -1, 1.5, float("nan"), float("inf"), -0.0, 1e-320, 1e31, 10**7, 2**63, 10**400, 10**5000, b"\xff",
-    b"ab", [], {}, (), set(), [1], ["a", 1], ("a",), ("a", "b", "c"), {"a": 1}, {1: 2}, {"unit": 5, "reward": 1},
-    {"unit": "\ud800", "reward": 1.0}, {"reward": 1}, object(), datetime.datetime(2026, 1, 1), datetime.date(1, 1, 1),
-    decimal.Decimal("sNaN"), decimal.Decimal("1.5"), 1j, fractions.Fraction(1, 3), np.array([1.0]), np.array([1.0, 2.0]),
-    np.float32(1), np.int64(3), np.nan, len, int, range(3), nested(5000), Ellipsis, lambda: 1,
-)  # fmt: skip
-
-
-class Chance(random.Random):
-    """Odd values, and some that exist."""
-
-    ids: tuple[str, ...] = ()
-    units: tuple[str, ...] = ("ann", "bob", "cid")
-
-    def text(self) -> str:
-        kind = self.randrange(6)
-        if kind == 0 and self.ids:
-            return self.choice(self.ids)
-        if kind == 1:
-            return "".join(chr(self.choice((self.randrange(32, 127), self.randrange(0x110000)))) for _ in range(self.randrange(9)))
-        if kind == 2 and self.ids:
-            i = self.choice(self.ids)
-            return self.choice(
-                (i.upper(), i + "0", i[1:], " " + i, i.replace("-", "-0"), i.split("-")[0] + "-" + "9" * 18, i + "\n")
-            )
-        return self.choice((*self.units, *TEXTS))
-
-    def value(self, depth: int = 0):
-        kind = self.randrange(5)
-        if kind == 0:
-            return self.text()
-        if kind == 1 and depth < 2:
-            return [self.value(depth + 1) for _ in range(self.randrange(4))]
-        if kind == 2 and depth < 2:
-            keys = ("decision_id", "unit", "reward", "id", self.text())
-            return {self.choice(keys): self.value(depth + 1) for _ in range(self.randrange(4))}
-        if kind == 3:
-            return self.choice((1.0, 0.5, -2.0, 3))
-        return self.choice(OBJECTS)
-
-    def maybe(self, good):
-        """Something good, or something odd."""
-        return good if self.random() < 0.6 else self.value()
-
-    def row(self):
-        decision, reward = self.maybe(self.choice(self.ids or ("x",))), self.maybe(self.uniform(-3, 3))
-        whom = self.maybe(self.choice(self.units))
-        return self.choice(
-            ((decision, reward), {"decision_id": decision, "reward": reward}, {"unit": whom, "reward": reward}, self.value())
-        )
-
-    def size(self):
-        """A number of decisions: small, or impossible. (A million would be granted.)"""
-        odd = [x for x in OBJECTS if not isinstance(x, int | np.integer) or not 3 < x <= 1_000_000]
-        return self.choice((1, 2, 3, None)) if self.random() < 0.7 else self.choice(odd)
 
 
 def call(experiment: Experiment, chance: Chance, arms: int):
@@ -159,10 +83,6 @@ def new_ids(place: Database, name: str) -> tuple[str, ...]:
     with place.read() as c:
         row = place.find(c, name)
     return tuple(f"{row.code}-{t}" for t in range(max(1, row.t - 30), row.t + 1))
-
-
-def explained(what: str, given: object, error: BaseException) -> str:
-    return f"{what} {shown(given)}: " + "".join(traceback.format_exception(error)[-3:])
 
 
 def fuzz_methods(url, seed: int, count: int) -> list[str]:
@@ -375,12 +295,6 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def distinct(failed: list[str]) -> str:
-    """One failure of each kind."""
-    kinds = {failure[-200:]: failure for failure in failed}
-    return f"{len(failed)} failures, {len(kinds)} kinds:\n\n" + "\n\n".join(kinds.values())
-
-
 def test_methods_refuse_odd_values_in_a_sentence(url):
     failed = fuzz_methods(url, 1, 150)
     assert not failed, distinct(failed)
@@ -402,46 +316,4 @@ def test_many_odd_values_of_methods(url, seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_many_odd_values_of_commands(folder, seed):
     failed = fuzz_commands(folder, 200 + seed, 600)
-    assert not failed, distinct(failed)
-
-
-def test_odd_specifications_are_refused_in_a_sentence():
-    """Names, numbers and parts of any kind, without a database."""
-    failed = odd_specifications(3, 150)
-    assert not failed, distinct(failed)
-
-
-def odd_specifications(seed: int, count: int) -> list[str]:
-    chance, failed = Chance(seed), []
-    names = (
-        "seed",
-        "horizon",
-        "floor",
-        "control",
-        "control_share",
-        "burn_in",
-        "window",
-        "learn",
-        "exposure",
-        "strict",
-        "cap",
-        "rhat",
-        "draw",
-    )
-    for _ in range(count):
-        arms, model = chance.maybe(["A", "B"]), chance.maybe("gaussian")
-        sampler, batching = chance.maybe("exact"), chance.maybe("external")
-        settings = {chance.choice(names): chance.value() for _ in range(chance.randrange(3))}
-        try:
-            Spec.of(arms, model, sampler, batching, **settings)
-        except BltsError:
-            continue
-        except Exception as error:
-            failed.append(explained("Spec.of", (arms, model, sampler, batching, settings), error))
-    return failed
-
-
-@pytest.mark.slow
-def test_many_odd_specifications():
-    failed = odd_specifications(4, 2000)
     assert not failed, distinct(failed)

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from blts import cli
-from blts.errors import BltsError
+from blts.errors import BltsError, ConfigError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXACT = ("--model", "gaussian", "--set", "sd=1.0", "--sampler", "exact", "--batching", "fixed", "--set", "size=6")
@@ -76,7 +76,7 @@ def test_the_commands_of_a_whole_experiment(folder):
     assert answer("export", "mail", "all.csv")["rows"] == 6
     assert answer("export", "mail", "all.parquet")["rows"] == 6
     assert answer("pause", "mail", "--reason", "lunch") == {"paused": True}
-    assert answer("ask", "mail")["why"] == "the experiment is paused"
+    assert answer("ask", "mail", code=3)["why"] == "the experiment is paused"
     assert answer("resume", "mail") == {"paused": False}
     assert answer("add-arm", "mail", "D")["policy_version"] == 3
     assert answer("retire-arm", "mail", "A")["policy_version"] == 4
@@ -122,8 +122,8 @@ def test_rewards_in_many_shapes():
         ]
         == 3
     )
-    assert answer("tell", "mail", given="")["accepted"] == 0
-    assert answer("tell", "mail", given="decision_id,reward\n")["accepted"] == 0
+    assert answer("tell", "mail", given="", code=5)["accepted"] == 0
+    assert answer("tell", "mail", given="decision_id,reward\n", code=5)["accepted"] == 0
     assert answer("tell", "mail", "--strict", given=f"decision_id,reward\n{f},nan\n", code=5)["invalid"] == 1
     assert answer("tell", "mail", given='{"decision_id": 3}\n[1]\n"x"\n', code=5)["accepted"] == 0
     pathlib.Path("bytes.csv").write_bytes(b"decision_id,reward\n\xff\x00\xfe,1\n")
@@ -162,6 +162,7 @@ REFUSED = {
     "no folder": ("export", "mail", "nowhere/all.csv"),
     "no arm": ("retire-arm", "mail", "Z"),
     "no decision": ("correct", "mail", "x-1", "1"),
+    "nothing to expose": ("expose", "mail"),
     "nobody to cancel": ("cancel", "mail", "x-1"),
 }
 
@@ -175,6 +176,38 @@ def test_mistakes_are_one_sentence(case):
         CliRunner().invoke(cli.app, ["experiment", *REFUSED[case]], catch_exceptions=False)
     assert "\n" not in str(refused.value)
     assert str(refused.value).endswith(".")
+
+
+def test_no_decisions_are_no_success():
+    """A script must notice: 3 where decisions come later, and a refusal where they never come."""
+    create()
+    create("shop", "--seed", "4")
+    run("ask", "mail", "--unit", "ann")
+    asked(5)
+    waits = answer("ask", "mail", "--n", "2", code=3)
+    assert (waits["decisions"], waits["why"]) == ([], "batch 1 is closed and awaits 6 rewards")
+    run("pause", "mail")
+    assert "0 of 1 decision: the experiment is paused." in run("ask", "mail", code=3)
+    assert "1 of 2 decisions: the experiment is paused." in run("ask", "mail", "--unit", "ann", "--unit", "bob")
+    run("stop", "mail")
+    for options in ((), ("--json",), ("--unit", "bob")):
+        with pytest.raises(ConfigError, match="'mail' is stopped, and no arm was promoted: there are no more decisions"):
+            run("ask", "mail", *options)
+    kept = answer("ask", "mail", "--unit", "ann", "--unit", "bob")  # a unit keeps its decision
+    assert (len(kept["decisions"]), kept["why"]) == (1, "the experiment is stopped")
+    assert (kept["paused"], kept["stopped"]) == (False, True)
+    status = answer("status", "mail")
+    assert (status["paused"], status["stopped"], answer("report", "mail")["paused"]) == (False, True, False)
+    for command in (("pause", "mail"), ("resume", "mail"), ("stop", "mail"), ("add-arm", "mail", "D"), ("retire-arm", "mail", "A")):
+        with pytest.raises(ConfigError, match="'mail' is stopped"):
+            run(*command)
+    assert answer("verify", "mail")["verified"]
+    refused = " ".join(run("refresh", "shop", code=3).split())
+    assert refused == "Not refreshed: batch 1 is still open after 0 decisions."
+    run("pause", "shop")
+    run("stop", "shop", "--promote", "B")
+    assert {d["arm"] for d in asked(3, "shop")} == {"B"}  # it was paused, and is stopped now
+    assert answer("verify", "shop")["verified"]
 
 
 def test_verify_says_what_differs():

@@ -12,6 +12,7 @@ from scipy import special, stats
 from blts.agents import EpsilonGreedy, Exact, Perturb, Pool, Thompson, Uniform
 from blts.live import Experiment, Spec, learning, policy
 from blts.live.conclusions import estimates
+from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.models import Gaussian, Laplace
 from blts.samplers import sgld, ula
 from laws import LEVEL, counts_p, ks_p
@@ -52,22 +53,22 @@ def test_propensities_are_frequencies(name):
     model, sampler, settings = POLICIES[name]
     frozen, arms, p = decided(model, sampler, **settings)
     assert np.abs(p.sum(1) - 1).max() < 1e-5
-    assert estimates.sample_ratio(arms, p).p_value > LEVEL
+    assert sample_ratio(arms, p).p_value > LEVEL
     if (p == p[0]).all():
         assert counts_p(np.bincount(arms, minlength=3), p[0]) > LEVEL
     if settings and "draw" not in settings:  # the mutant: the agent's propensities without what was mixed in
         law = np.broadcast_to(np.asarray(frozen.law, float), p.shape)
-        assert estimates.sample_ratio(arms, law).p_value < LEVEL
+        assert sample_ratio(arms, law).p_value < LEVEL
     elif name == "exact":  # the mutant: those of another state
         other, _, _ = decided(model, sampler, data=learning.Data(DATA.arms[:-1], DATA.rewards[:-1] + 0.1 * DATA.arms[:-1]))
-        assert estimates.sample_ratio(arms, np.broadcast_to(np.asarray(other.law, float), p.shape)).p_value < LEVEL
+        assert sample_ratio(arms, np.broadcast_to(np.asarray(other.law, float), p.shape)).p_value < LEVEL
 
 
 def test_half_a_burn_in_is_found():
     """The mutant of burn-in: a uniform share throughout, whoever lacks units."""
     _, arms, p = decided(Gaussian(), Exact(), burn_in=500)
     assert (np.bincount(arms, minlength=3) >= 500).all()
-    assert estimates.sample_ratio(arms, np.full_like(p, 1 / 3)).p_value < LEVEL
+    assert sample_ratio(arms, np.full_like(p, 1 / 3)).p_value < LEVEL
 
 
 def test_only_exact_propensities_leave_the_choice_to_the_agent():
@@ -208,22 +209,22 @@ def test_naive_means_are_biased_and_weighted_ones_are_not():
 
 def test_sample_ratio_p_values_are_uniform_and_find_a_leak():
     arms, _, p = adaptive_runs()
-    values = np.array([estimates.sample_ratio(arms[i], p[i]).p_value for i in range(RUNS)])
+    values = np.array([sample_ratio(arms[i], p[i]).p_value for i in range(RUNS)])
     assert ks_p(values, stats.uniform.cdf) > LEVEL
     rng = np.random.default_rng(1)  # the mutant: every tenth decision of arm 1 is lost
     keep = [(arms[i] == 0) | (rng.random(arms.shape[1]) > 0.1) for i in range(RUNS)]
-    leaky = np.array([estimates.sample_ratio(arms[i][k], p[i][k]).p_value for i, k in enumerate(keep)])
+    leaky = np.array([sample_ratio(arms[i][k], p[i][k]).p_value for i, k in enumerate(keep)])
     assert ks_p(leaky, stats.uniform.cdf) < LEVEL
 
 
 def test_sample_ratio_where_nothing_is_left_to_chance():
     certain = np.eye(3)[[0, 1, 2, 0]]
-    assert not estimates.sample_ratio(np.array([0, 1, 2, 0]), certain).alarm
+    assert not sample_ratio(np.array([0, 1, 2, 0]), certain).alarm
     many = np.eye(3)[np.zeros(50, int)]
-    assert estimates.sample_ratio(np.ones(50, int), many).alarm
+    assert sample_ratio(np.ones(50, int), many).alarm
     once = np.concatenate([np.full((200, 3), [0.5, 0.5, 0.0]), np.eye(3)[[0]]])
     arms = np.append(np.arange(200) % 2, 2)  # as often as expected, but for one play that could not be
-    found = estimates.sample_ratio(arms, once)
+    found = sample_ratio(arms, once)
     assert (found.alarm, found.p_value) == (True, 0.0)  # an alarm never stands beside a p-value that says otherwise
 
 

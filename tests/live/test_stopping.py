@@ -132,7 +132,7 @@ def test_a_recommendation_changes_nothing(tmp_path):
 def test_a_winner_is_promoted_once(tmp_path):
     experiment, worker = running(tmp_path / "blts.db", Hand(), 3.0, p_best=0.99, action="promote")
     (sentence,) = did(worker)
-    assert sentence.endswith("Every new decision is 'B'; units that have one keep it.")
+    assert sentence.endswith("Every new decision is 'B' (policy version 3); units that have one keep it.")
     status = experiment.status()
     assert (status["stopped"], status["promoted"], status["active"], status["stop"]) == (True, "B", ["B"], None)
     assert experiment.audit()[-1]["detail"]["reason"].startswith("Stop: 'B' wins")

@@ -194,13 +194,47 @@ def test_a_stopped_experiment_plays_the_promoted_arm(tmp_path):
     assert Experiment.open(tmp_path / "blts.db", "mail").verify() == []
 
 
+def test_the_status_awaits_only_what_can_still_come(tmp_path):
+    """Before, rewards whose window was over were awaited until the next refresh."""
+    clock = Hand()
+    experiment = made(tmp_path, window=100.0, clock=clock)
+    first = experiment.ask(4)
+    experiment.tell(rewarded(first)[:1])
+    assert experiment.status()["awaited"] == 3
+    clock.now += 60
+    experiment.ask(2)
+    clock.now += 40  # the window of the first four is over
+    assert experiment.status()["awaited"] == 2
+    assert experiment.ask().why == "batch 1 is closed and awaits 2 rewards"
+    assert experiment.refresh().awaited == 2
+    clock.now += 60
+    assert experiment.status()["awaited"] == 0
+    assert experiment.ask().why == "batch 1 is closed and waits for its refresh"
+    assert experiment.refresh().version == 2
+    assert experiment.verify() == []
+
+
+def test_the_status_awaits_only_what_was_carried_out(tmp_path):
+    experiment = made(tmp_path, strict=False, exposure="explicit")
+    answer = experiment.ask(5)
+    assert experiment.status()["awaited"] == 0
+    experiment.expose([d.id for d in answer.decisions[:3]])
+    experiment.tell(rewarded(answer)[:1])
+    assert experiment.status()["awaited"] == 2
+
+
 def test_an_experiment_stopped_without_an_arm_makes_no_decisions(tmp_path):
     experiment = made(tmp_path, strict=False)
-    answer = experiment.ask(6)
+    answer = experiment.ask(5)
     experiment.stop(reason="no money")
-    assert experiment.ask(2).decisions == ()
-    assert experiment.tell(rewarded(answer)).accepted == 6
+    none = experiment.ask(2)
+    assert (none.decisions, none.why, none.stopped, none.paused) == ((), "the experiment is stopped", True, False)
+    assert experiment.tell(rewarded(answer)).accepted == 5
+    why = "batch 1 is still open after 5 decisions, and the experiment is stopped: only a forced refresh learns from it"
+    assert experiment.refresh().why == why
+    assert experiment.refresh(force=True).version == 2
     with pytest.raises(ConfigError, match="is stopped"):
         experiment.resume()
-    assert experiment.status()["promoted"] is None
+    status = experiment.status()
+    assert (status["promoted"], status["stopped"], status["paused"]) == (None, True, False)
     assert experiment.verify() == []

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from blts import cli
+from blts.cli.worker import _say as say_done
 from blts.errors import ConfigError, StoreError
 from blts.live import Experiment, schema
 from blts.live.worker import EXTERNAL_SECONDS, LEASE, Worker
@@ -156,6 +157,32 @@ def test_the_trouble_of_one_experiment_is_not_that_of_the_others(tmp_path, clock
         Experiment.open(tmp_path / "blts.db", "bad")
 
 
+def test_the_worker_names_versions_that_others_wrote(tmp_path, clock, monkeypatch, capsys):
+    """Before, its log went from version 2 to 5 without a word, because arms that come and go are versions too."""
+    experiment, worker = made(tmp_path, strict=False, clock=clock, actor="ann"), Worker(tmp_path / "blts.db", clock=clock)
+
+    def looked() -> list[str]:
+        experiment.tell(rewarded(experiment.ask(12)))
+        for done in worker.once():
+            say_done(done)
+        return capsys.readouterr().out.splitlines()
+
+    assert looked() == ["mail: policy version 2 is in use."]
+    experiment.add_arm("D")
+    experiment.retire_arm("A")
+    assert looked() == [
+        "mail: policy version 3 was written by ann (add arm).",
+        "mail: policy version 4 was written by ann (retire arm).",
+        "mail: policy version 5 is in use.",
+    ]
+    monkeypatch.setattr("blts.live.reports.keep", lambda experiment: 1 / 0)  # after a refresh that is written
+    first, second = looked()
+    assert first == "mail: policy version 6 is in use."
+    assert second.startswith("mail: It cannot be looked after (ZeroDivisionError")
+    monkeypatch.undo()
+    assert looked() == ["mail: policy version 7 is in use."]
+
+
 def test_a_worker_waits_between_its_rounds(tmp_path):
     made(tmp_path)
     waited = []
@@ -195,6 +222,22 @@ def test_rows_that_are_all_unknown_are_an_error(tmp_path):
     assert run(path, "tell", "mail", given=f"decision_id,reward\n{ids[0]},1\n")[0] == 0  # a duplicate is no error
     assert json.loads(run(path, "status", "mail", "--json")[1])["without_reward"] == 2
     assert "without a reward" in run(path, "status", "mail")[1]
+
+
+@pytest.mark.parametrize("text", ["", "\n", "unit,reward\n", "[]"])
+def test_no_rows_at_all_are_an_error(tmp_path, text):
+    """Before, a file that came out empty passed as told. Its request id is still free."""
+    experiment, path, file = made(tmp_path, strict=False), tmp_path / "blts.db", tmp_path / "r.csv"
+    experiment.ask(units=["ann"])
+    file.write_text(text)
+    code, said = run(path, "tell", "mail", str(file), "--request-id", "today")
+    assert code == 5
+    assert "".join(said.split()) == "".join(f"Nothing was told: the file {file} has no rows.".split())
+    assert run(path, "tell", "mail", given=text) == (5, "Nothing was told: standard input has no rows.\n")
+    assert json.loads(run(path, "tell", "mail", "--json", given=text)[1])["accepted"] == 0
+    file.write_text("unit,reward\nann,1\n")
+    code, said = run(path, "tell", "mail", str(file), "--request-id", "today")
+    assert (code, said.startswith("1 accepted")) == (0, True)
 
 
 def test_rows_with_lone_surrogates_are_reported_and_the_others_recorded(tmp_path):

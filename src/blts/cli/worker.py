@@ -40,9 +40,11 @@ def command(
 
 
 def _say(done: Done) -> None:
-    lines = [done.problem] if done.problem is not None else []
+    lines = [*done.others]
     if done.refreshed is not None:
         in_use = f"policy version {done.refreshed.version} is in use."
         lines.append(in_use if done.refreshed.in_use else f"{done.refreshed.why}.")
+    if done.problem is not None:
+        lines.append(done.problem)
     for line in [*lines, *done.did]:
         say(f"{done.experiment}: {line}")

@@ -26,10 +26,13 @@ class Answer(NamedTuple):
     """The batch is closed and its rewards are awaited: `refresh` when they are in. A `strict` experiment makes no more decisions
     until then; others go on with the policy in use."""
     awaited: int
-    """Rewards that this batch waits for."""
+    """Decisions of this batch without a reward; `status` leaves out those whose window is over."""
     paused: bool = False
+    """Whether the experiment waits for `resume`."""
     why: str | None = None
     """Why there are fewer decisions than were asked for."""
+    stopped: bool = False
+    """Whether it was stopped, for good: new decisions are the promoted arm, or there are none."""
 
 
 class Told(NamedTuple):

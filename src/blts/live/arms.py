@@ -17,7 +17,7 @@ from . import encoding, entries, policy, schema
 from .checks import LARGEST, check_alike, check_reason, check_text, look, metadata_as_json
 from .database import DbRow
 from .parts import Arm
-from .spec import Built
+from .policy import Built
 
 if TYPE_CHECKING:
     from .session import Policy, Session

@@ -8,20 +8,19 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import jax
 import numpy as np
 import sqlalchemy as sa
 
-from .._typing import Tree
-from ..compilation import give_back_memory
 from ..errors import ConfigError, shown, whole
-from . import chain, encoding, entries, ledger, policy, schema
+from . import chain, encoding, entries, ledger, schema
 from .answers import Answer, Decision, rewards_in_words
 from .checks import check_text
 from .combining import Waiting
 from .database import DbRow, insert
-from .features import Observed
+from .deciding import compile_ahead, decide
 from .showing import Shown, Stored, observed, shown_of
+from .standing import is_paused, rewards_awaited, why_no_decisions
+from .vectors import Vectors, by_label, digest, insert_vectors, stored_vectors
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -133,14 +132,16 @@ def _answer_known(session: Session, group: list[Waiting[Request, Answer]]) -> li
 
 def _ask_together(session: Session, group: Sequence[Waiting[Request, Answer]]) -> None:
     """Answer requests that have nothing to do with each other in one transaction."""
-    _compile(session, sum(waiting.request.n for waiting in group))
+    compile_ahead(session, sum(waiting.request.n for waiting in group))
     with session.database.write() as c:
         row = session.row(c, lock=True)
         current = session.policy(c, row.version)
+        if session.spec.strict and row.due:
+            row.awaited = rewards_awaited(session, c, row)
         plans, failed = _plans(session, c, group, current)
         wanted = sum(plan.wanted for plan in plans)
         ticks, text, made = None, row.clock, _Made([], Vectors(current, np.zeros((0, len(current.active)))), row.closing)
-        if wanted and not row.paused and not (session.spec.strict and row.due):
+        if wanted and why_no_decisions(row) is None and not (session.spec.strict and row.due):
             obs = observed(session.spec, current, [one for plan in plans for one in plan.shown])
             ticks, arms, laws, closing = decide(session, current, session.ticks(row, current), wanted, obs)
             made = _Made(arms, Vectors(current, laws), row.closing or (0 if closing is None else row.t + closing))
@@ -283,7 +284,7 @@ def _write(session: Session, c: sa.Connection, row: DbRow, current: Policy, plan
     for i in range(len(plans)):
         heads.append(chain.link(heads[-1], {name: of_each[i] for name, of_each in parts.items()}))
     lines["chain"] = heads[1:]
-    _insert_vectors(session, c, made.vectors)
+    insert_vectors(session, c, made.vectors)
     for table, columns, own in written:
         insert(c, table, {"experiment": session.id} | columns, sum(own))
     after = {"position": row.position + len(plans), "chain": heads[-1], "t": row.t + count}
@@ -305,7 +306,7 @@ def _state(row: DbRow, closing: int, count: int) -> tuple[bool, int]:
 
 def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made) -> list[Answer]:
     labels, code, first = [arm.label for arm in current.arms], session.code, row.t + 1
-    laws = {name: _law(labels, text) for name, text in zip(made.vectors.names, made.vectors.texts, strict=True)}
+    laws = {name: by_label(labels, text) for name, text in zip(made.vectors.names, made.vectors.texts, strict=True)}
 
     def new(i: int) -> Decision:
         arm, vector = labels[current.active[made.arms[i]]], made.vectors.of_decisions[i]
@@ -327,121 +328,14 @@ def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, pl
     return out
 
 
-def decide(
-    session: Session, current: Policy, ticks: policy.Clock, n: int, obs: Observed | None = None
-) -> tuple[policy.Clock, list[int], np.ndarray, int | None]:
-    """Decisions until n, or where the experiment is strict until the end of the batch.
-
-    Args:
-        session: the experiment.
-        current: the policy in use.
-        ticks: the clock before them.
-        n: how many are wanted.
-        obs: what they are shown; None without contexts.
-
-    Returns:
-        The clock after them, the arms among the active ones, their propensities, and which of them, from 1, closed the batch (None
-        where none did, or where it was closed before).
-    """
-    arms, laws, left, closing = [], [], n, None
-    open_before = not bool(ticks.due)
-    while left > 0:
-        size = policy.chunk_size(left)
-        seen = () if obs is None else obs.part(n - left, n - left + min(left, size), size)
-        ticks, decided = _chunk(session, current, ticks, min(left, size), size, seen)
-        ticks, decided = jax.device_get((ticks, decided))
-        count = int(decided.live.sum())
-        if open_before and closing is None and ticks.due:
-            closing = len(arms) + 1 + int(np.argmax(decided.closes[:count]))
-        arms += decided.arms[:count].tolist()
-        laws.append(decided.propensities[:count])
-        left -= count
-        if count == 0 or (session.spec.strict and ticks.due):
-            break
-    return ticks, arms, np.concatenate(laws), closing
-
-
-def _chunk(
-    session: Session, current: Policy, ticks: policy.Clock, limit: int, size: int, obs: Tree
-) -> tuple[policy.Clock, policy.Decided]:
-    built, strict = current.built, session.spec.strict
-    return policy.decide_many(
-        session.key, built.agent, built.batching, current.frozen, ticks, built.mixture, limit, obs, size=size, strict=strict
-    )
-
-
-def _compile(session: Session, n: int) -> None:
-    """Compile what the next `ask` runs before others have to wait for it."""
-    size = policy.chunk_size(n)
-    if session.cached is not None and (len(session.cached.active), size) in session.compiled:
-        return
-    with session.database.read() as c:
-        row = session.row(c)
-        current = session.policy(c, row.version)
-    if (len(current.active), size) not in session.compiled:
-        nothing = observed(session.spec, current, [])
-        _chunk(session, current, session.ticks(row, current), 0, size, () if nothing is None else nothing.part(0, 0, size))
-        session.compiled.add((len(current.active), size))
-        give_back_memory()
-
-
-class Vectors:
-    """The propensity vectors of some decisions, each once, by their digests."""
-
-    def __init__(self, current: Policy, laws: np.ndarray):
-        same = bool((laws == laws[:1]).all())
-        distinct, which = (laws[:1], np.zeros(len(laws), int)) if same else np.unique(laws, axis=0, return_inverse=True)
-        self.texts = [json.dumps(_of_all_arms(law, current)) for law in distinct]
-        self.names = [digest(text) for text in self.texts]
-        self.of_decisions = [self.names[i] for i in which.reshape(-1)]
-
-
-def digest(vector: str) -> str:
-    """What a stored vector is named by."""
-    return hashlib.sha256(vector.encode()).hexdigest()[:24]
-
-
-def _of_all_arms(law: np.ndarray, current: Policy) -> list[float]:
-    """Probabilities of all arms there have been, from those of the active ones."""
-    out = [0.0] * len(current.arms)
-    for i, p in zip(current.active, law, strict=True):
-        out[i] = float(p)
-    return out
-
-
-def _insert_vectors(session: Session, c: sa.Connection, vectors: Vectors) -> None:
-    """Store those that are not."""
-    new = {name: text for name, text in zip(vectors.names, vectors.texts, strict=True) if name not in session.stored_vectors}
-    known = _stored_vectors(session, c, list(new))
-    new = {name: text for name, text in new.items() if name not in known}
-    insert(c, schema.vectors, {"experiment": session.id, "vector": list(new), "probabilities": list(new.values())}, len(new))
-
-
-def _stored_vectors(session: Session, c: sa.Connection, names: list[str]) -> dict[str, str]:
-    """Those of some vectors that are stored, by name."""
-    table, found = schema.vectors, {}
-    for start in range(0, len(names), LOOKED_UP):
-        query = sa.select(table.c.vector, table.c.probabilities)
-        some = query.where(table.c.experiment == session.id, table.c.vector.in_(names[start : start + LOOKED_UP]))
-        found |= dict(ledger.fetch(c, some))
-    ledger.check_count("propensity vectors", sum(digest(text) == name for name, text in found.items()), len(found))
-    return found
-
-
 def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, ...], asked: int, strict: bool) -> Answer:
     why = None
     if len(decisions) < asked:
         if closed and strict:
-            waits = f"awaits {rewards_in_words(awaited)}" if awaited else "can be refreshed"
+            waits = f"awaits {rewards_in_words(awaited)}" if awaited else "waits for its refresh"
             why = f"batch {row.batch} is closed and {waits}"
-        if row.paused:
-            why = "the experiment is paused" if row.stopped is None else "the experiment is stopped"
-    return Answer(decisions, closed, awaited, bool(row.paused), why)
-
-
-def _law(labels: list[str], text: str) -> dict[str, float]:
-    """A stored vector by label. It has no entry for arms that came after it."""
-    return dict(zip(labels, json.loads(text), strict=False))
+        why = why_no_decisions(row) or why
+    return Answer(decisions, closed, awaited, is_paused(row), why, row.stopped is not None)
 
 
 def _stored_decisions(session: Session, c: sa.Connection, ranges: Sequence[range], some: Sequence[int]) -> dict[int, Decision]:
@@ -456,7 +350,7 @@ def _stored_decisions(session: Session, c: sa.Connection, ranges: Sequence[range
         found += ledger.fetch(c, own.where(table.c.t.in_(some[start : start + LOOKED_UP])))
     arms = entries.arms_of(c, session.id)
     labels = [arm.label for arm in arms]
-    laws = {v: _law(labels, p) for v, p in _stored_vectors(session, c, sorted({row[-1] for row in found})).items()}
+    laws = {v: by_label(labels, p) for v, p in stored_vectors(session, c, sorted({row[-1] for row in found})).items()}
     ledger.check_count("decisions of an arm", sum(0 <= row[1] < len(labels) for row in found), len(found))
 
     def decision(t: int, arm: int, batch: int, version: int, vector: str) -> Decision:

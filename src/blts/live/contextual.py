@@ -13,7 +13,8 @@ from ..errors import BltsError, ConfigError, shown, type_and_message
 from .checks import check_alike
 
 if TYPE_CHECKING:
-    from .spec import Built, Spec
+    from .policy import Built
+    from .spec import Spec
 
 NO_FEATURES = "This model needs a context for each decision; declare features=…, or use a model without contexts."
 

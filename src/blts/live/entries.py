@@ -25,9 +25,8 @@ from .learning import empty_dtype
 
 if TYPE_CHECKING:
     from .parts import Arm
-    from .policy import Frozen
+    from .policy import Built, Frozen
     from .session import Session
-    from .spec import Built
 
 
 ALL_ARMS = "all arms"

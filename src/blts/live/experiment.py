@@ -136,7 +136,8 @@ class Experiment:
             available: labels of the arms that these decisions can be, or such a list for each decision (None for all arms).
 
         Returns:
-            The decisions, and where the experiment stands. There are fewer than asked for only where it is paused or `strict`.
+            The decisions, and where the experiment stands. There are fewer than asked for, and `why` says so, only where it is
+            paused, `strict`, or stopped without a promoted arm. Units that have a decision get it all the same.
         """
         return asking.ask(self.session, n, units, request_id, contexts, available)
 

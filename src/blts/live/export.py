@@ -17,11 +17,12 @@ import sqlalchemy as sa
 
 from ..compilation import give_back_memory
 from ..errors import ConfigError, shown
-from . import asking, ledger, schema
+from . import ledger, schema
 from .conclusions.blocks import Propensities
 from .damage import notices
 from .entries import arms_of
 from .metrics.summary import told_values, values_of
+from .vectors import digest
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -125,7 +126,7 @@ def table_of(experiment: Experiment) -> DecisionTable:
     ledger.check_count("rewards", entries, row.entries)
     ledger.check_count("decisions with a reward", int((kinds > 0).sum()), row.settled)
     ledger.check_count("rewards", int(np.isfinite(reward).sum()), int((~having(kinds, WAITING, "missing", "cancelled")).sum()))
-    ledger.check_count("propensity vectors", sum(asking.digest(text) == name for _, name, text in laws), len(laws))
+    ledger.check_count("propensity vectors", sum(digest(text) == name for _, name, text in laws), len(laws))
     if shown is not None:
         ledger.check_count("contexts", len(shown), T)
     vectors = np.zeros((max(len(laws), 1), K))

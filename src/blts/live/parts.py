@@ -16,9 +16,10 @@ from .._module import from_json, require_part, to_json
 from ..agents import Agent, Belief, Perturb, Thompson
 from ..batching import Batching
 from ..contexts import Features
-from ..errors import BltsError, ConfigError, UnknownName
+from ..errors import BltsError, ConfigError, UnknownName, shown
 from ..models import Model
 from ..samplers import Chain
+from .checks import metadata_as_json
 from .policy import Never
 from .priors import with_numbers
 
@@ -53,6 +54,29 @@ class Arm(NamedTuple):
     metadata: dict[str, Any] = {}  # noqa: RUF012
     options: dict[str, float] = {}  # noqa: RUF012
     """Numbers of the model that are this arm's own, for an arm that was added later."""
+
+
+def arms_of(given: object) -> tuple[Arm, ...]:
+    """Arms as they may be given: labels, tables, or a mapping from labels to what is known of them."""
+    return tuple(_arm(arm) for arm in _several(given))
+
+
+def _several(arms: object) -> list[Any]:
+    if isinstance(arms, Mapping):
+        return [{"label": label, "metadata": metadata} for label, metadata in arms.items()]
+    if isinstance(arms, str) or not isinstance(arms, Sequence):
+        raise ConfigError(f"arms must be a list of labels, or a mapping from labels to what is known of them; got {shown(arms)}.")
+    return list(arms)
+
+
+def _arm(arm: Any) -> Arm:
+    if isinstance(arm, Arm):
+        return arm
+    if isinstance(arm, Mapping):
+        if set(arm) - {"label", "metadata"} or "label" not in arm:
+            raise ConfigError(f'An arm is a label, or a table with "label" and "metadata"; got {shown(dict(arm))}.')
+        return Arm(arm["label"], metadata_as_json(arm.get("metadata", {})))
+    return Arm(arm)
 
 
 class Part(NamedTuple):

@@ -24,6 +24,7 @@ from ..contexts import Context
 from ..decision import Clock, decide
 from ..declared import provides, why_lost
 from ..errors import ConfigError
+from ..models import Model
 
 LAST = 2**32 - 1  # no decision has this index: what folds it in has a key of its own
 SIZES = (16, 64, 256, 4096, 16384)  # decisions of a compiled chunk: few, because compiling one takes seconds
@@ -59,6 +60,17 @@ class Frozen(NamedTuple):
     """The agent's propensities, where they are the same for the whole batch."""
     by_law: Bool[Array, ""]
     """Whether arms are drawn from `law` itself, because the agent's own choice has no exact propensities."""
+
+
+class Built(NamedTuple):
+    """The objects that decide among the active arms."""
+
+    model: Model
+    agent: Agent
+    batching: Batching
+    mixture: Mixture
+    obs: Tree = ()
+    """What a decision is shown, for shapes and types; nothing without features."""
 
 
 class Decided(NamedTuple):

@@ -82,7 +82,8 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     """What a refresh would write, or an answer that says why there is none."""
     spec = session.spec
     if not force and not row.due and not _cadence(session, c, row, now):
-        return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions")
+        none = "" if row.stopped != "" else ", and the experiment is stopped: only a forced refresh learns from it"
+        return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions{none}")
     current = session.policy(c, row.version)
     _compile(session, current)
     session.fold = session.fold.until(c, row.position, row.t)
@@ -90,9 +91,9 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     give_back_memory()  # what reading them took
     closed = Closed.at(spec, session.fold, now, last_cutoff(session, c))
     if not force and row.due:
-        why = _why_not(row, closed.awaited(row.began, row.closing), closed.cutoff is not None)
-        if why is not None:
-            return _not_yet(row, why)
+        awaited = closed.awaited(row.began, row.closing)
+        if awaited:
+            return _not_yet(row, _why_not(row, awaited, closed.cutoff is not None), awaited)
     silent, rows = closed.silent(), closed.rows(spec.exposure == "explicit")
     if not force and not row.due and rows.digest() == _last_data(session, c, row):
         return _not_yet(row, "there is nothing new to learn from")
@@ -151,14 +152,12 @@ def last_cutoff(session: Session, c: sa.Connection) -> float | None:
     return None if last is None else json.loads(last).get("cutoff")
 
 
-def _not_yet(row: DbRow, why: str) -> Refreshed:
-    return Refreshed(False, row.version, True, row.batch, why, row.awaited, {})
+def _not_yet(row: DbRow, why: str, awaited: int | None = None) -> Refreshed:
+    return Refreshed(False, row.version, True, row.batch, why, row.awaited if awaited is None else awaited, {})
 
 
-def _why_not(row: DbRow, awaited: int, windows: bool) -> str | None:
+def _why_not(row: DbRow, awaited: int, windows: bool) -> str:
     """Why a batch cannot be closed yet."""
-    if not awaited:
-        return None
     if windows:
         return f"batch {row.batch} awaits the end of {awaited} window{'' if awaited == 1 else 's'}"
     return f"batch {row.batch} awaits {rewards_in_words(awaited)}"

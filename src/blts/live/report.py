@@ -22,6 +22,7 @@ from .learning import Data, chains_in_words
 from .metrics import stopping
 from .metrics.summary import METHOD, current_values, summary
 from .refreshing import last_cutoff
+from .standing import is_paused
 from .status import allocation, allocation_error, declared_in_words, last_failings
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "policy": row.version,
         "watermark": entry["watermark"],
         "chains": chains_in_words(entry["diagnostics"]) or None,
-        "paused": bool(row.paused),
+        "paused": is_paused(row),
+        "stopped": row.stopped is not None,
         "allocation_error": allocation_error(current),
         "cap": spec.cap,
         "capped_rewards": known.capped,

@@ -21,7 +21,8 @@ from .checks import check_text
 from .combining import Combiner
 from .database import Database, DbRow
 from .parts import EXTERNAL, Arm, single_model
-from .spec import Built, Spec
+from .policy import Built
+from .spec import Spec
 
 
 class Policy(NamedTuple):

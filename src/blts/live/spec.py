@@ -9,18 +9,16 @@ import pathlib
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 
 from .. import models
-from .._typing import Tree
 from ..agents import Agent
-from ..batching import Batching
 from ..diagnosis import RHAT_LIMIT
 from ..errors import BltsError, ConfigError, StoreError, did_you_mean, shown
 from . import policy, priors
-from .checks import check_densities, check_labels, check_support, metadata_as_json, outside
+from .checks import check_densities, check_labels, check_support, outside
 from .contextual import check_contextual, check_declared
 from .durations import seconds_of
 from .features import ArmColumns, Encoding, Feature, features_of, shown_to
@@ -37,6 +35,7 @@ from .parts import (
     Part,
     SamplerGiven,
     agent_of,
+    arms_of,
     batching_of,
     check_spread,
     from_data,
@@ -48,6 +47,7 @@ from .parts import (
     with_one_theta,
     with_prior_means,
 )
+from .settings import check_settings
 
 FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
 LARGEST_FIRST = 1024
@@ -164,7 +164,7 @@ class Spec:
         try:
             settings |= {name: read(settings[name]) for name, read in READ.items() if name in settings}
             spec = Spec(
-                arms=tuple(_arm(arm) for arm in _several(arms)),
+                arms=arms_of(arms),
                 model=part_of("model", model),
                 sampler=part_of("agent", sampler),
                 batching=part_of("batching", batching),
@@ -216,7 +216,7 @@ class Spec:
     def check(self) -> None:
         """Refuse what no experiment can run on (`ConfigError`)."""
         check_labels([arm.label for arm in self.arms])
-        _check_numbers(self)
+        check_settings(self)
         if self.control is not None and not (isinstance(self.control, str) and self.control in [arm.label for arm in self.arms]):
             raise ConfigError(f"The control {shown(self.control)} is none of the arms.")
         if self.floor * len(self.arms) + self.control_share >= 1:
@@ -271,7 +271,7 @@ class Spec:
         said = {} if self.prior is None else self.prior.numbers
         return restricted(model_of(self.model, arms, said | dict(learned or {})), active)
 
-    def build(self, active: tuple[int, ...], arms: Sequence[Arm], learned: Mapping[str, float] | None = None) -> Built:
+    def build(self, active: tuple[int, ...], arms: Sequence[Arm], learned: Mapping[str, float] | None = None) -> policy.Built:
         """The objects that decide among the active ones of all arms there have been.
 
         Args:
@@ -296,7 +296,7 @@ class Spec:
         added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
         mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in), self.floors_first)
         obs = shown_to(len(self.encoding.columns), len(active)) if self.encoding is not None else ()
-        return Built(model, agent, batching_of(self.batching, setting), mixture, obs)
+        return policy.Built(model, agent, batching_of(self.batching, setting), mixture, obs)
 
     @property
     def encoding(self) -> Encoding | None:
@@ -354,7 +354,7 @@ class Spec:
                 data["prior"] = priors.Prior(**data["prior"])
             data |= {name: read(data[name]) for name, read in READ.items() if name in data}
             spec = Spec(**data)
-            _check_numbers(spec)
+            check_settings(spec)
             if encoding != (None if spec.encoding is None else spec.encoding.words):
                 raise StoreError(
                     "This experiment's contexts were encoded otherwise than this blts does; install the blts that wrote it."
@@ -382,72 +382,8 @@ class Spec:
         return from_mapping(data)
 
 
-class Built(NamedTuple):
-    """The objects that decide among the active arms."""
-
-    model: models.Model
-    agent: Agent
-    batching: Batching
-    mixture: policy.Mixture
-    obs: Tree = ()
-    """What a decision is shown, for shapes and types; nothing without features."""
-
-
 def from_mapping(data: object) -> Spec:
     """A specification from what a TOML or JSON file holds."""
     if not isinstance(data, dict) or "arms" not in data or "model" not in data:
         raise ConfigError('A specification is a table with at least "arms" and "model".')
     return Spec.of(**data)
-
-
-def _check_numbers(spec: Spec) -> None:
-    def number(name: str, holds: Callable[[Any], bool], sentence: str, whole: bool = False, optional: bool = False) -> None:
-        value = getattr(spec, name)
-        if optional and value is None:
-            return
-        kinds = int if whole else int | float
-        if not isinstance(value, kinds) or isinstance(value, bool) or not _is_finite(value) or not holds(value):
-            raise ConfigError(f"{name} must be {sentence}; got {shown(value)}.")
-
-    number("seed", lambda x: 0 <= x < 2**32, "a whole number from 0 to 2**32 - 1", whole=True, optional=True)
-    number("horizon", lambda x: x >= 1, "a whole number ≥ 1", whole=True)
-    number("floor", lambda x: 0 <= x < 1, "a probability below 1")
-    number("control_share", lambda x: 0 <= x < 1, "a probability below 1")
-    number("burn_in", lambda x: 0 <= x < 2**31, "a whole number of units ≥ 0", whole=True)
-    number("window", lambda x: x >= 0, "a number of seconds ≥ 0", optional=True)
-    number("refresh_rewards", lambda x: x >= 1, "a whole number ≥ 1", whole=True, optional=True)
-    number("refresh_seconds", lambda x: x > 0, "a number of seconds > 0", optional=True)
-    number("default_reward", lambda x: True, "a finite number", optional=True)
-    number("cap", lambda x: True, "a finite number", optional=True)
-    number("rhat", lambda x: x > 1, "a number above 1")
-    choices = {"draw": ("auto", "agent", "vector"), "learn": ("closed", "open"), "exposure": ("assumed", "explicit")}
-    for name, known in choices.items():
-        if getattr(spec, name) not in known:
-            raise ConfigError(f"{name} must be {' or '.join(map(repr, known))}; got {shown(getattr(spec, name))}.")
-    if not isinstance(spec.strict, bool):
-        raise ConfigError(f"strict must be true or false; got {shown(spec.strict)}.")
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number that no float holds
-        return False
-
-
-def _several(arms: object) -> list[Any]:
-    if isinstance(arms, Mapping):
-        return [{"label": label, "metadata": metadata} for label, metadata in arms.items()]
-    if isinstance(arms, str) or not isinstance(arms, Sequence):
-        raise ConfigError(f"arms must be a list of labels, or a mapping from labels to what is known of them; got {shown(arms)}.")
-    return list(arms)
-
-
-def _arm(arm: Any) -> Arm:
-    if isinstance(arm, Arm):
-        return arm
-    if isinstance(arm, Mapping):
-        if set(arm) - {"label", "metadata"} or "label" not in arm:
-            raise ConfigError(f'An arm is a label, or a table with "label" and "metadata"; got {shown(dict(arm))}.')
-        return Arm(arm["label"], metadata_as_json(arm.get("metadata", {})))
-    return Arm(arm)

@@ -14,6 +14,7 @@ from . import contextual, entries, policy, priors, schema
 from .checks import check_reason
 from .learning import chains_in_words
 from .metrics.definition import control_of
+from .standing import is_paused, rewards_awaited
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -26,9 +27,10 @@ def status(session: Session) -> dict[str, Any]:
         current = session.policy(c, row.version)
         entry = entries.policy_row(c, session.id, row.version)
         failings = last_failings(session, c)
+        awaited = rewards_awaited(session, c, row)
     return {
         "name": session.name,
-        "paused": bool(row.paused),
+        "paused": is_paused(row),
         "stopped": row.stopped is not None,
         "promoted": row.stopped or None,
         "arms": [a.label for a in current.arms],
@@ -39,7 +41,7 @@ def status(session: Session) -> dict[str, Any]:
         "batch": row.batch,
         "batch_size": row.t - row.began,
         "feedback_due": bool(row.due),
-        "awaited": row.awaited,
+        "awaited": awaited,
         "policy": row.version,
         "policies": row.versions,
         "allocation": dict(zip(current.labels, allocation(current).tolist(), strict=True))

@@ -17,11 +17,14 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ..errors import StoreError
 from . import arms as changing
-from . import asking, encoding, ledger, policy, refreshing, reports, schema
+from . import encoding, ledger, policy, refreshing, reports, schema
 from .chain import Unreadable, check_chain, read
 from .damage import Damaged
 from .database import DbRow, record
+from .deciding import decide
 from .metrics import objective
+from .showing import observed
+from .vectors import Vectors, digest
 
 if TYPE_CHECKING:
     from .session import Policy, Session
@@ -147,7 +150,7 @@ def _folded(c: sa.Connection, row: DbRow, log: dict[str, list[Any]]) -> Iterator
 def _vectors(c: sa.Connection, experiment: int) -> Iterator[str]:
     """Propensity vectors are named by their digests, and those of all decisions are there."""
     vectors = read(c, experiment, schema.vectors, ("vector", "probabilities"))
-    if any(asking.digest(text) != name for name, text in zip(*vectors.values(), strict=True)):
+    if any(digest(text) != name for name, text in zip(*vectors.values(), strict=True)):
         yield "a propensity vector was changed"
     if set(read(c, experiment, schema.decisions, ("vector",))["vector"]) - set(vectors["vector"]):
         yield "a propensity vector is missing"
@@ -156,8 +159,8 @@ def _vectors(c: sa.Connection, experiment: int) -> Iterator[str]:
 def _reports(c: sa.Connection, row: DbRow) -> Iterator[str]:
     """Stored reports carry their own digests."""
     stored = read(c, row.id, schema.reports, ("version", "report", "at", "digest"), "version")
-    for version, text, at, digest in zip(*stored.values(), strict=True):
-        if reports.digest(row.code, version, text, at) != digest or not 1 <= version <= row.versions:
+    for version, text, at, own in zip(*stored.values(), strict=True):
+        if reports.digest(row.code, version, text, at) != own or not 1 <= version <= row.versions:
             yield f"the stored report of version {version} was changed"
 
 
@@ -235,8 +238,8 @@ class _Replay:
         """Decisions first + 1 … last again: the clock after them, and the decision that closed the batch, or 0."""
         if last == first:
             return ticks, 0
-        obs = asking.observed(self.session.spec, current, self.shown[first:last])
-        after, arms, laws, closing = asking.decide(self.session, current, ticks, last - first, obs)
+        obs = observed(self.session.spec, current, self.shown[first:last])
+        after, arms, laws, closing = decide(self.session, current, ticks, last - first, obs)
         made = _Made(*(column[first:last] for column in self.made))
         arms = np.array([current.active[a] for a in arms])
         if len(arms) < last - first:
@@ -247,7 +250,7 @@ class _Replay:
             self._say(f"decision {first + 1 + wrong[0]} and {wrong.size - 1} more played another arm than their replay")
         if not ((made.batch == batch).all() and (made.policy == current.version).all()):
             self._say(f"decisions {first + 1} to {last} have another batch or policy than their replay")
-        if not (np.array(asking.Vectors(current, laws).of_decisions) == made.vector).all():
+        if not (np.array(Vectors(current, laws).of_decisions) == made.vector).all():
             self._say(f"decisions {first + 1} to {last} have other propensities than their replay")
         return after, 0 if closing is None else first + closing
 

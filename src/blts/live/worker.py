@@ -35,6 +35,8 @@ class Done(NamedTuple):
     """Why it could not be looked after."""
     did: tuple[str, ...] = ()
     """What guardrails or the stopping rule had it do."""
+    others: tuple[str, ...] = ()
+    """Policy versions that others wrote since the worker's last look, in sentences: changes of arms are versions too."""
 
 
 def _alarms(experiment: Experiment) -> list[str]:
@@ -42,6 +44,20 @@ def _alarms(experiment: Experiment) -> list[str]:
     report = reports.last(experiment) or {"arms": [], "metrics": []}
     active = experiment.status()["active"]
     return [f"ALARM: {a['alarm']}." for metric in report["metrics"] for a in metric["arms"] if a["alarm"] and a["arm"] in active]
+
+
+def _last_version(experiment: Experiment) -> int:
+    with experiment.database.read() as c:
+        return experiment.database.find(c, experiment.name).versions
+
+
+def _written(experiment: Experiment, after: int, before: int) -> tuple[str, ...]:
+    """Who wrote the policy versions between two others, and by what."""
+    made, log = schema.policies.c, schema.audit.c
+    query = sa.select(made.version, log.what, log.actor).where(made.experiment == experiment.id, log.experiment == experiment.id)
+    between = query.where(made.position == log.position, made.version > after, made.version < before).order_by(made.version)
+    with experiment.database.read() as c:
+        return tuple(f"policy version {v} was written by {actor} ({what})." for v, what, actor in c.execute(between))
 
 
 class Worker:
@@ -57,6 +73,8 @@ class Worker:
         self.database = Database(url, create=False)
         self.holder = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(4)}"
         self._opened: dict[str, Experiment] = {}
+        self._seen: dict[str, int] = {}
+        """The last policy version of each experiment that was there at the last look."""
 
     def close(self) -> None:
         """Give the connections back, and the leases, so that the next worker need not wait for their ends."""
@@ -92,23 +110,34 @@ class Worker:
             wait(seconds)
 
     def _look_after(self, name: str) -> Done | None:
+        new: Refreshed | None = None
+        others: tuple[str, ...] = ()
         try:
-            if name not in self._opened:
-                self._opened[name] = Experiment.open(self.url, name, clock=self._clock, actor="worker")
-            experiment = self._opened[name]
+            experiment = self._open(name)
             if not self._lease(experiment):
                 return None
             with noticed(experiment.session):
                 refreshed = experiment.refresh() if self._may(experiment) else None
+                if refreshed is not None and refreshed.refreshed:
+                    new, others = refreshed, _written(experiment, self._seen[name], refreshed.version)
+                    self._seen[name] = refreshed.version
                 new_report = reports.keep(experiment)
                 said = _alarms(experiment) if new_report else []
                 did = (*said, *stopping.act(experiment))
+                if did:
+                    self._seen[name] = _last_version(experiment)
         except BltsError as error:  # one experiment's trouble is not that of the others
-            return Done(name, None, str(error))
+            return Done(name, new, str(error), others=others)
         except Exception as error:  # nor is what its model, a user's own, may raise
-            return Done(name, None, f"It cannot be looked after ({type_and_message(error)}).")
-        new = refreshed if refreshed is not None and refreshed.refreshed else None
-        return Done(name, new, None, did) if new is not None or did else None
+            return Done(name, new, f"It cannot be looked after ({type_and_message(error)}).", others=others)
+        return Done(name, new, None, did, others) if new is not None or did else None
+
+    def _open(self, name: str) -> Experiment:
+        if name not in self._opened:
+            experiment = Experiment.open(self.url, name, clock=self._clock, actor="worker")
+            self._seen[name] = _last_version(experiment)
+            self._opened[name] = experiment
+        return self._opened[name]
 
     def _may(self, experiment: Experiment) -> bool:
         """Whether it is time to look: external batches without a cadence of their own have the worker's."""

@@ -15,7 +15,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ..errors import ConfigError, shown
 from ..statistics import noise_of_squares
@@ -215,7 +215,7 @@ def mean_value(terms: np.ndarray, level: float) -> Value:
     df = min(2.0 / max(noise, 1e-6) ** 2, n - 1.0)
     if df < DF:
         return Value(mean, se, np.nan, np.nan, f"its weighted rewards say as much of their spread as {df:.1f} equal ones would")
-    half = float(stats.t.ppf(0.5 + 0.5 * level, df)) * se
+    half = float(special.stdtrit(df, 0.5 + 0.5 * level)) * se
     return Value(mean, se, mean - half, mean + half)
 
 

@@ -1,7 +1,7 @@
 """`blts experiment`: live experiments from a shell.
 
-Exit codes: 0 done, 1 an error of ours, 2 refused (one sentence says why), 3 a refresh that has to wait,
-4 `verify` found differences, 5 `tell --strict` had rows that were not accepted.
+Exit codes: 0 done, 1 an error of ours, 2 refused (one sentence says why), 3 a refresh, or all decisions that were asked for,
+must wait, 4 `verify` found differences, 5 `tell` had no rows or accepted none, or with `--strict` not all.
 """
 
 # The order of these imports is that of the commands in --help.

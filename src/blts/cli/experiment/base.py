@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Live experiments: ask for decisions, tell rewards, refresh the posterior.\n\n"
-    "Exit codes: 0 done, 1 an error of ours, 2 refused, 3 a refresh that has to wait, 4 verify found differences, "
-    "5 tell accepted none of its rows, or with --strict not all.",
+    "Exit codes: 0 done, 1 an error of ours, 2 refused, 3 a refresh has to wait, or ask got no decisions because the experiment is "
+    "paused or strict, 4 verify found differences, 5 tell had no rows or accepted none, or with --strict not all.",
     no_args_is_help=True,
 )
 

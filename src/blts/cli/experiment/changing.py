@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .base import AsJson, Db, Metric, Name, Reason, app, opened
-from .output import done
+from .output import done, in_words
 
 if TYPE_CHECKING:
     from ...live import Experiment
@@ -105,4 +105,4 @@ def cancel(
 ) -> None:
     """Withdraw decisions that nobody was exposed to."""
     changed = opened(db, name).cancel(decision_ids, reason)
-    done(as_json, {"cancelled": changed}, f"{changed} decisions cancelled.")
+    done(as_json, {"cancelled": changed}, f"{in_words(changed, 'decision')} cancelled.")

@@ -14,7 +14,7 @@ from .rewards import by_metric, read_lines, read_rewards
 
 if TYPE_CHECKING:
     from ...live import Experiment
-    from ...live.answers import Told
+    from ...live.answers import Answer, Told
 
 
 @app.command()
@@ -53,6 +53,8 @@ def ask(
         asked = read_contexts(contexts, experiment.spec.encoding)
         whom, shown, masks = asked.units or [], asked.contexts, asked.available
     answer = experiment.ask(n, request_id, units=whom or None, contexts=shown, available=masks)
+    if answer.stopped and not answer.decisions:
+        raise ConfigError(f"The experiment {name!r} is stopped, and no arm was promoted: there are no more decisions.")
     if as_json:
         decisions = [
             {
@@ -72,13 +74,21 @@ def ask(
                 "feedback_due": answer.feedback_due,
                 "awaited": answer.awaited,
                 "paused": answer.paused,
+                "stopped": answer.stopped,
                 "why": answer.why,
             }
         )
-        return
+    else:
+        _show(name, answer, len(whom) or n or len(shown or [1]), bool(whom))
+    if not answer.decisions:
+        raise typer.Exit(WAITS)
+
+
+def _show(name: str, answer: Answer, asked: int, by_unit: bool) -> None:
+    """Print decisions for people."""
     if answer.decisions:
-        rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm], *([d.unit] if whom else [])] for d in answer.decisions]
-        columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if whom else [])]
+        rows = [[d.id, d.arm, d.batch, d.policy, d.propensities[d.arm], *([d.unit] if by_unit else [])] for d in answer.decisions]
+        columns = ["decision_id", "arm", "batch", "policy", "propensity", *(["unit"] if by_unit else [])]
         show_table(f"{name}: {in_words(len(rows), 'decision')}", columns, rows, words=("unit",))
     kept = [d for d in answer.decisions if not d.available]
     if kept:
@@ -88,7 +98,7 @@ def ask(
             "available; a unit keeps its decision."
         )
     if answer.why:
-        say(f"{len(answer.decisions)} of {len(whom) or n or len(shown or [1])} decisions: {answer.why}.")
+        say(f"{len(answer.decisions)} of {in_words(asked, 'decision')}: {answer.why}.")
 
 
 @app.command()
@@ -116,9 +126,11 @@ def tell(
     experiment = opened(db, name)
     rows = one if one is not None else read_rewards(file or "-", [m.name for m in experiment.spec.metrics], metric)
     groups = by_metric(rows, metric)
-    told = _told(experiment, groups, request_id)
+    told = _told(experiment, groups, request_id if rows else None)  # the id of an empty file can still be told something
     if as_json:
         print_json(told._asdict())
+    elif not rows:
+        say(f"Nothing was told: {'standard input' if file in (None, '-') else f'the file {file}'} has no rows.")
     else:
         outcomes = ("accepted", "duplicate", "conflict", "unknown", "invalid")
         without = experiment.status()["without_reward"]
@@ -134,7 +146,7 @@ def tell(
         for warning in told.warnings:
             say(f"WARNING: {warning}")
     refused = told.conflict + told.unknown + told.invalid
-    if refused and (strict or not told.accepted + told.duplicate):
+    if not rows or (refused and (strict or not told.accepted + told.duplicate)):
         raise typer.Exit(NOT_ACCEPTED)
 
 
@@ -209,6 +221,8 @@ def expose(
     as_json: AsJson = False,
 ) -> None:
     """Record that decisions were carried out, in an experiment that learns only from those."""
+    if not decision and not unit:
+        raise ConfigError("Name what was carried out: decision ids, or --unit.")
     count = opened(db, name).expose(decision or [], units=unit or [])
     done(as_json, {"exposed": count}, f"{in_words(count, 'exposure')} recorded.")
 

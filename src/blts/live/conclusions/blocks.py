@@ -48,6 +48,11 @@ def blocks(T: int) -> Iterator[slice]:
     return (slice(start, min(start + BLOCK, T)) for start in range(0, max(T, 1), BLOCK))
 
 
+def own_propensities(arms: np.ndarray, p: np.ndarray | Propensities) -> np.ndarray:
+    """The probability that each decision had of its own arm."""
+    return np.concatenate([p[some][np.arange(some.stop - some.start), arms[some]] for some in blocks(len(arms))])
+
+
 class Sums:
     """Sums over decisions, added in their order, so that they do not depend on blocks."""
 

@@ -22,6 +22,7 @@ from .counted import Counted
 from .lift import lifts
 from .posterior import LEVEL, PosteriorSummary, posterior
 from .recommendation import recommend
+from .sample_ratio import sample_ratio
 from .words import number, rounded
 
 KINDS = {"pending": (WAITING,), "observed": ("told", "corrected", "aggregate"), "defaulted": ("default",)}
@@ -170,7 +171,7 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
         data, model = every.of(active), version.model(every)
         found = posterior(model, data.arms, data.rewards, rhat_limit=spec.rhat) if len(data.arms) else None
         wrong = misfit.misfits(model, data.arms, data.rewards, labels)
-    ratio = estimates.sample_ratio(table.arms, table.propensities) if len(table.t) else None
+    ratio = sample_ratio(table.arms, table.propensities) if len(table.t) else None
     report: dict[str, Any] = {
         "last_refresh_failed": version.failings or None,
         "burn_in": spec.burn_in,

@@ -12,15 +12,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ...statistics import noise_of_squares
-from .blocks import Propensities, Sums, blocks
+from .blocks import Propensities, Sums, blocks, own_propensities
 
-ALARM = 1e-3  # a sample-ratio p-value below it is an alarm, as is usual
 PAYMENTS = 5.0  # effective number of rewards above zero that an interval needs, where their sizes differ
 DF = 3.0  # degrees of freedom that an interval needs
-FEWEST = 5.0  # expected plays of a cell of the sample-ratio test; smaller cells are put together
 
 
 class Estimate(NamedTuple):
@@ -51,7 +49,7 @@ class Estimate(NamedTuple):
             Lower and upper limits; NaN where the interval is refused (`why`).
         """
         c0, c1, c2 = (np.square(self.se), 0.0, 0.0) if self.variance is None else self.variance
-        z2, x = np.square(stats.t.ppf(0.5 + 0.5 * level, self.df)), self.value
+        z2, x = np.square(special.stdtrit(self.df, 0.5 + 0.5 * level)), self.value
         # The roots' distances from x, so that a mean far above its standard error loses no digits.
         a, b = 1.0 - z2 * c2, z2 * (0.5 * c1 + c2 * x)
         root = np.sqrt(np.maximum(b * b + a * z2 * (c0 + c1 * x + c2 * x * x), 0.0))
@@ -167,7 +165,7 @@ def _weighted(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensitie
             yield _Block(*(x[first:] for x in used)) if i == 0 else used
 
     plays = np.bincount(arms[first:], minlength=K)
-    ratio, payments, limits = _ratio(arms[first:], rewards[first:], _own(arms, p)[first:], K)
+    ratio, payments, limits = _ratio(arms[first:], rewards[first:], own_propensities(arms, p)[first:], K)
     tied, sums = np.isfinite(ratio), Sums()
     for block in parts():
         there = block.p > 0
@@ -193,11 +191,6 @@ def _weighted(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | Propensitie
     blind = (sums.chance == 0) | (plays < 2)  # IPW needs probabilities strictly between 0 and 1
     why = [_why(*row) for row in zip(blind, tied, payments, df, strict=True)]
     return Estimate(np.where(blind, np.nan, value), np.where(blind, np.nan, se), (c0, c1, c2), df, limits, tuple(why))
-
-
-def _own(arms: np.ndarray, p: np.ndarray | Propensities) -> np.ndarray:
-    """The probability that each decision had of its own arm."""
-    return np.concatenate([p[some][np.arange(some.stop - some.start), arms[some]] for some in blocks(len(arms))])
 
 
 def _ratio(arms: np.ndarray, rewards: np.ndarray, own: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray, tuple[float, float]]:
@@ -254,80 +247,6 @@ def _earlier_means(
     return means, (counted[-1], summed[-1]) if len(arms) else (counts, totals)
 
 
-class RatioTest(NamedTuple):
-    p_value: float
-    """Zero where the impossible happened; not a number where nothing was left to chance."""
-    expected: np.ndarray
-    """Summed propensities."""
-    observed: np.ndarray
-    alarm: bool
-
-
-def sample_ratio(arms: np.ndarray, p: np.ndarray | Propensities) -> RatioTest:
-    """Were arms played as often as their propensities say? A quadratic form of observed less expected counts.
-
-    Their difference is a martingale with covariance Σ_t (diag p_t - p_t p_tᵀ), whatever the propensities were made of. An
-    arm that was played with propensity zero is an alarm by itself.
-    """
-    K, sums = p.shape[1], Sums()
-    for some in blocks(len(arms)):
-        sums.add(p=p[some])
-    observed, expected = np.bincount(arms, minlength=K).astype(float), sums.p
-    cells = _cells(expected)
-    gap = cells @ (observed - expected)
-    for some in blocks(len(arms)):
-        q = p[some] @ cells.T
-        sums.add(q=q, products=(q.T @ q)[None])
-    covariance = np.diag(sums.q) - sums.products
-    values, vectors = np.linalg.eigh(covariance)
-    solid = values > 1e-9 * max(1.0, values.max(initial=0.0))
-    impossible = bool((_own(arms, p) <= 0).any())
-    if impossible:
-        return RatioTest(0.0, expected, observed, True)
-    if not solid.any():
-        return RatioTest(float("nan"), expected, observed, False)
-    statistic = np.sum((vectors.T @ gap)[solid] ** 2 / values[solid])
-    p_value = float(stats.chi2.sf(statistic, int(solid.sum())))
-    return RatioTest(p_value, expected, observed, p_value < ALARM)
-
-
-def _cells(expected: np.ndarray) -> np.ndarray:
-    """Arms as cells of a test, those that expect few plays put together: a 0-1 matrix [cells, arms]."""
-    order = np.argsort(expected)
-    groups: list[list[int]] = []
-    for arm in order:
-        if groups and expected[groups[-1]].sum() < FEWEST:
-            groups[-1].append(int(arm))
-        else:
-            groups.append([int(arm)])
-    out = np.zeros((len(groups), len(expected)))
-    for i, group in enumerate(groups):
-        out[i, group] = 1.0
-    return out
-
-
-class PosteriorSummary(NamedTuple):
-    """Posterior draws of the arms' mean rewards, summarised."""
-
-    mean: np.ndarray
-    median: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
-    best: np.ndarray
-    """P(best)."""
-    loss: np.ndarray
-    """Expected loss of choosing this arm: E[max_b μ_b - μ_a]."""
-
-
-def summarise(draws: np.ndarray, level: float = 0.95) -> PosteriorSummary:
-    """From draws [draws, arms]; what is infinite or undefined under a heavy tail is so here."""
-    top = draws.max(1)
-    best = np.bincount(draws.argmax(1), minlength=draws.shape[1]) / len(draws)
-    low, median, high = np.quantile(draws, [0.5 - 0.5 * level, 0.5, 0.5 + 0.5 * level], axis=0)
-    with np.errstate(invalid="ignore"):
-        return PosteriorSummary(draws.mean(0), median, low, high, best, (top[:, None] - draws).mean(0))
-
-
 class Gain(NamedTuple):
     per_unit: float
     se: float
@@ -367,9 +286,9 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | P
     spread = squares.sum()
     noise = noise_of_squares(spread, np.square(squares).sum(), T)
     del terms, squares
-    own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, _own(arms, p), K)[0]
+    own, ratio = aipw(arms, rewards, p), _ratio(arms, rewards, own_propensities(arms, p), K)[0]
     if not np.isfinite(ratio).all():
-        z = stats.t.ppf(0.5 + 0.5 * level, 2.0 / noise**2) if noise > 0 else stats.norm.ppf(0.5 + 0.5 * level)
+        z = special.stdtrit(2.0 / noise**2, 0.5 + 0.5 * level) if noise > 0 else special.ndtri(0.5 + 0.5 * level)
         return Gain(float(value), float(se), total, float(value - z * se), float(value + z * se))
 
     def weights(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -388,7 +307,7 @@ def value_against_equal(arms: np.ndarray, rewards: np.ndarray, p: np.ndarray | P
             total += float((block.p * ((ratio - means) * means * slope**2 + between)).sum())
         return total
 
-    z, ends = stats.norm.ppf(0.5 + 0.5 * level), own.interval(level)
+    z, ends = special.ndtri(0.5 + 0.5 * level), own.interval(level)
     known = variance(np.clip(own.value, *own.limits))
     excess = max(1.0, spread / known * (1.0 - 0.5 * noise)) if known > 0 else 1.0
     sums = Sums()

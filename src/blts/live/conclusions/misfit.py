@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from scipy import stats
+from scipy import special
 
 from ... import _random
 from ..._typing import Array, Float, Row
@@ -282,7 +282,7 @@ def _tail(drawn: np.ndarray, worst: float, n: int) -> float:
 
 def _of_arm(label: str, fit: _Fit, model: Model, alpha: float) -> list[Misfit]:
     out, name = [], f"rewards of {label!r}"
-    chance = stats.binom.sf(round(fit.share * fit.ranked) - 1, fit.ranked, max(fit.expected, 3 / DRAWS))
+    chance = special.bdtrc(round(fit.share * fit.ranked) - 1, fit.ranked, max(fit.expected, 3 / DRAWS))
     if fit.share > 2 * fit.expected + TIES and chance < alpha:
         others = "bernoulli, poisson or zero-inflated-log-normal" if fit.value in (0.0, 1.0) else "poisson, where they are counts"
         seen = f"{100 * fit.share:.3g} % of the {name} are exactly {fit.value:.4g} and the model expects {100 * fit.expected:.3g} %"
@@ -297,7 +297,7 @@ def _of_arm(label: str, fit: _Fit, model: Model, alpha: float) -> list[Misfit]:
 
 
 def _of_ranks(label: str | None, name: str, fit: _Fit, model: Model, alpha: float, *, shape: bool) -> list[Misfit]:
-    sure = np.abs(fit.z()) > stats.norm.isf(alpha)
+    sure = np.abs(fit.z()) > -special.ndtri(alpha)
     size = np.abs(fit.polynomials) / fit.ranked
     factors = fit.sd / max(fit.drawn_sd, 1e-300), fit.absolute / max(fit.drawn_absolute, 1e-300)
     if sure[0] and size[0] > SHIFT and fit.gap > FAR:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from ... import _random, diagnosis
 from ..._typing import Array, PRNGKey, Row, Tree
@@ -20,6 +20,7 @@ from ...models import Model, marginal
 from ...models.drawing import arms_of, draws_from_marginal, marginals, posterior_draws
 from ..learning import Data, capacity_for, chains_in_words, diagnostics, failings, learn
 from ..policy import Frozen
+from .laws import Law, law_of
 
 LEVEL = 0.95
 DRAWS = 100_000
@@ -88,7 +89,7 @@ def posterior(model: Model, arms: np.ndarray, rewards: np.ndarray, *, rhat_limit
         summaries = _summaries(model, arms, rewards)
         laws = marginals(model, summaries, ())
         if type(laws) in CLOSED:
-            return _from_laws(_scipy(laws), seen)
+            return _from_laws(law_of(laws), seen)
         draws = np.concatenate([_drawn(model, summaries, start) for start in range(0, DRAWS, DRAWN)])
     return of_draws(draws, DRAWS, seen, f"{DRAWS:,} exact draws")
 
@@ -156,27 +157,11 @@ def _mean_rewards(model: Model, thetas: Array) -> Array:
 # Closed distributions
 
 
-def _scipy(laws: Any) -> Any:
-    """The same distributions in SciPy: double precision, also in the tails."""
-    x = {name: np.asarray(getattr(laws, name), float) for name in laws.__dataclass_fields__}
-    match laws:
-        case marginal.NormalLaw():
-            return stats.norm(x["mean"], x["sd"])
-        case marginal.BetaLaw():
-            return stats.beta(x["a"], x["b"])
-        case marginal.GammaLaw():
-            return stats.gamma(x["a"], scale=1 / x["b"])
-        case marginal.InverseGammaLaw():
-            return stats.invgamma(x["a"], scale=x["b"])
-        case _:
-            return stats.t(x["df"], x["loc"], x["scale"])
-
-
-def _from_laws(laws: Any, seen: np.ndarray) -> PosteriorSummary:
+def _from_laws(laws: Law, seen: np.ndarray) -> PosteriorSummary:
     low, median, high = laws.ppf(np.array([0.5 - LEVEL / 2, 0.5, 0.5 + LEVEL / 2])[:, None])
-    mean, none = np.asarray(laws.mean(), float), np.zeros(len(seen))
+    mean, none = laws.mean(), np.zeros(len(seen))
     best, loss, best_error, loss_error = _compared(laws, mean, seen) if seen.any() else [none * np.nan] * 4
-    draws = laws.rvs((DRAWS, len(seen)), np.random.default_rng(0))
+    draws = laws.draws(np.random.default_rng(0), (DRAWS, len(seen)))
     shown = ArmNumbers(_finite(mean), median, low, high, best, _finite(loss))
     error = ArmNumbers(none, none, none, none, best_error, loss_error)
     return PosteriorSummary(shown, error, "exact (quadrature)", [], draws, DRAWS)
@@ -186,7 +171,7 @@ PIECES = 16
 """Of the range between two quantiles half a normal sd apart."""
 
 
-def _compared(laws: Any, mean: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _compared(laws: Law, mean: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """P(best) = ∫ Π_{b≠a} F_b dF_a and E[max] - E[μ_a] of the arms with data, and the errors of both.
 
     The trapezoid rule in dF_a, with nodes between the quantiles of all arms, and extrapolated from twice the width. It needs no

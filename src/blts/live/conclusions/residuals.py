@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ...models import Linear, Model
 
@@ -39,7 +39,7 @@ def wrong_spread(model: Model, features: np.ndarray, arms: np.ndarray, rewards: 
     if free < FEWEST:
         return []
     ratio, z = np.sqrt(total / free), (total - free) / np.sqrt(2.0 * free)
-    if 1 / LARGEST <= ratio <= LARGEST or 2 * stats.norm.sf(abs(z)) > ALARM:
+    if 1 / LARGEST <= ratio <= LARGEST or 2 * special.ndtr(-abs(z)) > ALARM:
         return []
     said = f"sd={sd[0]:g}" if (sd == sd[0]).all() else "its sd"
     return [

@@ -114,7 +114,7 @@ class Sums(NamedTuple):
 
         The sum of the terms, in units of their standard deviation, is compared with a martingale by mixing
         exp(λ S - λ² V / 2) over λ > 0 with half a normal density (Robbins 1970). That the standard deviation is estimated makes it
-        an asymptotic statement; `tests/live/test_metrics.py` has how often it is wrong.
+        an asymptotic statement; `tests/live/test_guardrails.py` has how often it is wrong.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             s = self.term / np.sqrt(self.variance / self.weight)

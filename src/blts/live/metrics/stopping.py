@@ -309,13 +309,16 @@ def act(experiment: Experiment) -> list[str]:
         return []
     # What was told since the last version counts before anything is final.
     now_wanted = wanted(reports.fresh(experiment), status, experiment.session.now(), spec)
+    done = []
     for arm, alarm in now_wanted.retire.items():
-        experiment.retire_arm(arm, f"guardrail: {alarm}")
-    done = [f"{arm!r} is played no more: {alarm}" for arm, alarm in now_wanted.retire.items()]
+        version = experiment.retire_arm(arm, f"guardrail: {alarm}")
+        done.append(f"{arm!r} is played no more (policy version {version}): {alarm}")
     stop = now_wanted.stop
     if stop is not None and now_wanted.promote is not None:
-        experiment.stop(now_wanted.promote, stop.sentence)
-        return [f"{stop.sentence} Every new decision is {now_wanted.promote!r}; units that have one keep it."]
+        version = experiment.stop(now_wanted.promote, stop.sentence)
+        return [
+            f"{stop.sentence} Every new decision is {now_wanted.promote!r} (policy version {version}); units that have one keep it."
+        ]
     if stop is None or not now_wanted.pause or _paused_before(experiment, stop.sentence):
         return done  # other arms make another version, and the next round has its report
     experiment.pause(stop.sentence)

@@ -12,7 +12,8 @@ import numpy as np
 from ...errors import ConfigError, whole
 from ..durations import in_words, seconds_of
 from ..metrics.stopping import date_of, moment_of
-from ..spec import Built, Spec
+from ..policy import Built
+from ..spec import Spec
 from .assumptions import AssumedArm, AssumedDelay, arms_of, delay_of, metrics_of
 
 DAY = 86400.0
