@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from ..models.drawing import mean_and_slope
 from .base import argmax
 from .beliefs import Exact, LaplaceApproximation
+from .beliefs.choice import exact_or
 from .beliefs.normal import require_normal
 from .thompson import Thompson
 
@@ -23,7 +24,7 @@ class OnEstimates(Thompson):
 
     def check(self):
         if self.belief is None and isinstance(self.model, models.Model):
-            object.__setattr__(self, "belief", Exact() if self.model.has_posterior else LaplaceApproximation())
+            object.__setattr__(self, "belief", exact_or(LaplaceApproximation(), self.model))
         super().check()
         if not self.draws_mean_rewards:
             raise ConfigError(f"{type(self).__name__} does not use mean_rewards; override estimates instead.")

@@ -20,7 +20,7 @@ from .. import lanes as _lanes  # `lanes` is their number below
 from .._module import at_least, module, require_part, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..arrays import order
-from ..declared import fact, provides
+from ..declared import fact, overridden_alone, provides
 from ..errors import ConfigError
 from ..history import Log, remember_summary
 from ..models.base import Model
@@ -124,6 +124,12 @@ class Chain:
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
         by_row = provides(model, "row_information")
+        by = None if self.minibatch is None else overridden_alone(model, "log_likelihood_of", "log_likelihood")
+        if by is not None:
+            raise ConfigError(
+                f"Chain: minibatches sum log_likelihood over rows, and {by} overrides log_likelihood_of alone, which would not be "
+                "used; override log_likelihood too, or leave minibatch=None."
+            )
         if self.scale == "information" and not model.information_sets_step:
             return dataclasses.replace(self, scale="rows" if by_row else "mode").resolved(model)
         if self.scale == "rows" and not by_row:
