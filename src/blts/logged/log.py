@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, did_you_mean, shown
+from ..errors import ConfigError, did_you_mean, shown, whole
 from .tables import columns, numbers
 
 LARGEST = 1e60
@@ -75,6 +75,36 @@ class Log:
     def __repr__(self) -> str:
         about = f"{len(self)} rows, actions {', '.join(self.labels)}"
         return f"Log({about}{', contexts ' + ', '.join(self.features) if self.features else ''})"
+
+    def split(self, fraction: float = 0.5, seed: int = 0) -> tuple[Log, Log]:
+        """Two logs of different rows, each in the order of this one: to learn from one, and evaluate on the other.
+
+        Args:
+            fraction: how much of the rows is in the first log; at least one row is in each.
+            seed: of the choice.
+
+        Returns:
+            Both logs.
+
+        Raises:
+            ConfigError: the fraction is not between 0 and 1, or there is one row only.
+
+        >>> from blts import logged
+        >>> log = logged.read_log({"action": [0, 1] * 20, "reward": [0, 1] * 20}, propensity=0.5)
+        >>> [len(part) for part in log.split(0.75)]
+        [30, 10]
+        """
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction < 1:
+            raise ConfigError(f"split: fraction must be between 0 and 1; got {shown(fraction)}.")
+        if len(self) < 2:
+            raise ConfigError("split: a log of one row has no two parts.")
+        size = min(max(round(fraction * len(self)), 1), len(self) - 1)
+        first = np.random.default_rng(whole("split: seed", seed, 0)).permutation(len(self)) < size
+        return self._rows(first), self._rows(~first)
+
+    def _rows(self, which: np.ndarray) -> Log:
+        columns = (self.contexts, self.actions, self.rewards, self.propensities)
+        return Log(*(column[which] for column in columns), self.labels, self.features)
 
     @property
     def plays(self) -> np.ndarray:
