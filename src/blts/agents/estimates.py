@@ -71,8 +71,35 @@ def one_hot(action, actions: int) -> Float[Array, " arms"]:
     return jnp.where(jnp.arange(actions) == action, 1.0, 0.0)
 
 
+class Optimistic(OnEstimates):
+    """Plays the largest mean + width · sd, with probability 1."""
+
+    def widths(self, state) -> Numbers:
+        """How many sds are added to the means.
+
+        Args:
+            state: that of the batch.
+
+        Returns:
+            A number, or one an arm.
+        """
+        raise NotImplementedError
+
+    def _best(self, state, obs):
+        mean, sd = self.estimates(state, obs)
+        return argmax(mean + self.widths(state) * sd, contexts.available(obs))
+
+    def act(self, key, state, obs, played):
+        return self._best(state, obs)
+
+    @rests_on("act")
+    def propensities(self, state, obs=()) -> Float[Array, " arms"]:  # type: ignore[override]
+        """1 for the arm that is played."""
+        return one_hot(self._best(state, obs), self.actions)
+
+
 @module
-class UCB(OnEstimates):
+class UCB(Optimistic):
     """Play the largest mean + width · sd of the posterior's mean reward: LinUCB (Li et al. 2010) where the model is linear.
 
     With the ridge parameter λ = sd²/prior_sd² of a `Linear` model, LinUCB's α is width · sd. With `shared=True` this is its shared
@@ -101,17 +128,8 @@ class UCB(OnEstimates):
     def __str__(self) -> str:
         return self._sentence(f"UCB, mean + {short(self.width)} sd")
 
-    def _best(self, state, obs):
-        mean, sd = self.estimates(state, obs)
-        return argmax(mean + self.width * sd, contexts.available(obs))
-
-    def act(self, key, state, obs, played):
-        return self._best(state, obs)
-
-    @rests_on("act")
-    def propensities(self, state, obs=()) -> Float[Array, " arms"]:  # type: ignore[override]
-        """1 for the arm that is played."""
-        return one_hot(self._best(state, obs), self.actions)
+    def widths(self, state):
+        return self.width
 
 
 @module
