@@ -113,8 +113,8 @@ class Log:
         return self._rows(first), self._rows(~first)
 
     def _rows(self, which: np.ndarray) -> Log:
-        columns = (self.contexts, self.actions, self.rewards, self.propensities)
-        return Log(*(column[which] for column in columns), self.labels, self.features)
+        columns = ("contexts", "actions", "rewards", "propensities")
+        return dataclasses.replace(self, **{name: getattr(self, name)[which] for name in columns})
 
     @property
     def plays(self) -> np.ndarray:
