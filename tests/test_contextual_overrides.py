@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from blts import (
+    OFUL,
     UCB,
     Context,
     Contextual,
@@ -21,16 +22,22 @@ from blts import (
     Perturb,
     Played,
     Row,
+    SquareCB,
     Tempered,
     Thompson,
     random,
+    registry,
+    sgld,
     simulate,
     ula,
 )
+from blts.catalogue.condition import BANDITS
+from blts.catalogue.setting import Setting
 from blts.declared import provides
 from blts.errors import BltsError
-from blts.models import Logistic, Network
+from blts.models import Logistic, Network, PoissonRegression
 from laws import LEVEL, counts_p
+from overridden import spied
 
 ARMS, DRAWS = 3, 4000
 MEAN = np.array([0.3, -0.2])
@@ -169,7 +176,7 @@ REFUSED = {
     "OwnExact overrides normal": lambda: Thompson(Linear(MEAN), overriding(Exact, "normal")(), arms=2),
     "OwnLaplaceApproximation overrides normal": lambda: UCB(Linear(MEAN), overriding(LaplaceApproximation, "normal")(), arms=2),
     "OwnPerturb overrides normal": lambda: Thompson(Linear(MEAN), overriding(Perturb, "normal")(ula()), arms=2),
-    "OwnLinear overrides add": lambda: Thompson(overriding(Linear, "add")(MEAN), Exact(), arms=2),
+    "Thompson: OwnLinear overrides add": lambda: Thompson(overriding(Linear, "add")(MEAN), Exact(), arms=2),
     "OwnLinear overrides log_prior": lambda: Thompson(overriding(Linear, "log_prior")(MEAN), arms=2),
     "OwnLinear overrides log_likelihood": lambda: Thompson(overriding(Linear, "log_likelihood")(MEAN), arms=2),
     "OwnLogistic overrides log_density": lambda: Contextual(
@@ -337,3 +344,93 @@ def simulated(agent):
 def test_what_no_number_can_come_of_is_refused_before_any_work(match):
     with pytest.raises(BltsError, match=match):
         UNUSABLE[match]()
+
+
+# Every contextual agent by name: what decides its posterior is called, or refused
+
+
+KINDS = {
+    "Linear": Linear(MEAN),
+    "Logistic": Logistic(MEAN),
+    "PoissonRegression": PoissonRegression(MEAN),
+    "Network": Network(2, (3,)),
+}
+DECISIVE = ("init", "log_prior", "log_likelihood", "log_likelihood_of", "empty", "add", "mean_reward", "marginal")
+CHOSEN = {"draw", "normal", "marginal"}
+"""Of the exact posterior: a belief of chains that is chosen by name does not call them."""
+NAMED = [name for name, entry in registry.entries("agent").items() if "contextual" in entry.about.get("worlds", BANDITS)]
+OTHERS = {"neural-ts", "neural-pool", "uniform", "ucb1", "eps-greedy", "base", "bayes-ucb"}
+"""These build a model of their own, or have none; Bayes-UCB is for bandits without contexts."""
+
+
+def agent_of(name, model):
+    """The agent of the catalogue for 2 arms."""
+    env = Contextual(Linear(MEAN), GAUSSIAN, arms=2)
+    return registry.build("agent", name, Setting(env, model, 50))
+
+
+def calls(agent) -> None:
+    """One row is learned, and one round played, without numbers."""
+
+    def all_of_it():
+        obs = jnp.ones(2)
+        history = agent.empty(Row(jnp.zeros(2), jnp.zeros((), int), jnp.zeros(())), 4)
+        history = agent.remember(history, Row(obs, jnp.zeros((), int), jnp.ones(())), jnp.ones((), bool))
+        block = jax.tree.map(lambda x: jnp.asarray(x)[None], (agent.init(random.key(0)), history))
+        state = jax.tree.map(lambda x: x[0], agent.observe(random.split(random.key(1), 1), *block)[0])
+        return agent.act(random.key(2), state, obs, Played(jnp.asarray(4), jnp.zeros(2, int)))
+
+    jax.eval_shape(all_of_it)
+
+
+def silently_unused(name, model) -> list[str]:
+    try:
+        belief = getattr(agent_of(name, model), "belief", None)
+    except BltsError:  # not for this kind of model
+        return []
+    unused = []
+    for method in DECISIVE:
+        if not provides(model, method) or (method in CHOSEN and not isinstance(belief, Exact)):
+            continue
+        called = set()
+        try:
+            agent = agent_of(name, spied(model, (method,), called))
+        except BltsError:
+            continue
+        called.clear()
+        calls(agent)
+        unused += [] if method in called else [method]
+    return unused
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", sorted(set(NAMED) - OTHERS))
+def test_every_contextual_agent_calls_what_a_model_overrides_or_refuses_it(name, kind):
+    assert silently_unused(name, KINDS[kind]) == []
+
+
+def test_an_override_that_nothing_calls_is_found(monkeypatch):
+    """The mutant: without the refusal, `add` alone made greedy play fall back to log_likelihood without a word."""
+    monkeypatch.setattr(Thompson, "_check_overrides", lambda self: None)
+    assert silently_unused("greedy", Linear(MEAN)) == ["empty", "add"]
+    assert silently_unused("exact-ts", Linear(MEAN)) == []  # Exact() refuses by itself
+
+
+@pytest.mark.parametrize("agent", [Thompson, UCB, Greedy, SquareCB, OFUL])
+def test_a_summary_of_ones_own_needs_its_likelihood(agent):
+    with pytest.raises(BltsError, match=rf"^{agent.__name__}: OwnLinear overrides add, on which Linear.log_likelihood_of rests"):
+        agent(overriding(Linear, "add")(MEAN), arms=2)
+    with pytest.raises(BltsError, match=r"overrides log_likelihood_of alone, which would not be used; override log_likelihood too"):
+        UCB(overriding(Linear, "log_likelihood_of")(MEAN), arms=2)
+    with pytest.raises(BltsError, match=r"Chain: minibatches sum .* OwnLinear overrides log_likelihood_of alone"):
+        Thompson(overriding(Linear, "log_likelihood_of")(MEAN), Perturb(sgld()), arms=2)
+
+
+def test_a_whole_summary_of_ones_own_is_used():
+    """All of it overridden, with the likelihood of a row: chains and Laplace approximations take it."""
+    names = ("log_likelihood", "mean_reward", "information", "sample", "empty", "add", "log_likelihood_of")
+    called = set()
+    model = spied(Linear(MEAN), names, called)
+    calls(Thompson(model, arms=2))
+    assert {"empty", "add", "log_likelihood_of"} <= called
+    calls(UCB(model, arms=2))

@@ -213,6 +213,9 @@ def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
         raise ConfigError(f"{cls.__name__}: {field.name} must be a number or an array of numbers; got {shown(value)}.") from None
     if np.isnan(number).any():
         raise ConfigError(f"{cls.__name__}: {field.name} must not be NaN; got {short(number)}.")
+    largest = float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max)
+    if (np.isfinite(number) & (np.abs(number) > largest)).any():
+        raise ConfigError(f"{cls.__name__}: {field.name} must be at most {largest:.3g}, the largest number that JAX holds here.")
     return number
 
 

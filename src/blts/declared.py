@@ -121,7 +121,7 @@ def _definers(cls: type, name: str) -> list[type]:
 
 
 @cache
-def reason(cls: type, name: str) -> str | None:
+def reason(cls: type, name: str, through: tuple[str, ...] | None = None) -> str | None:
     """Why a class has lost a declared name.
 
     A name is lost where a class more derived than its last definer overrides a method that it rests on.
@@ -129,6 +129,7 @@ def reason(cls: type, name: str) -> str | None:
     Args:
         cls: the class.
         name: the method or fact.
+        through: only overrides of these methods are looked at; None for all.
 
     Returns:
         A sentence that names the override; None where the name is not lost.
@@ -136,7 +137,7 @@ def reason(cls: type, name: str) -> str | None:
     definers = _definers(cls, name)
     declared = [vars(c)[name] for c in definers if isinstance(vars(c)[name], _Declared)]
     order = cls.__mro__.index
-    for rested in dict.fromkeys(rested for one in declared for rested in one.rests):
+    for rested in dict.fromkeys(rested for one in declared for rested in one.rests if through is None or rested in through):
         overriders = _definers(cls, rested)
         # A method that a base leaves to its subclasses is first defined, then overridden.
         if len(overriders) > 1 and order(overriders[0]) < order(definers[0]):
@@ -259,18 +260,36 @@ def default(value: Any) -> Any:
     return value
 
 
-def why_lost(value: Any, name: str) -> str | None:
+def why_lost(value: Any, name: str, *through: str) -> str | None:
     """Why an object has lost a declared method or fact.
 
     Args:
         value: the object.
         name: the method or fact.
+        through: only overrides of these methods are looked at; all if none is given.
 
     Returns:
         A sentence that names the override; None where it has the name, or its class never declared it.
     """
     declared = any(isinstance(vars(c).get(name), _Declared) for c in type(value).__mro__)
-    return reason(type(value), name) if declared else None
+    return reason(type(value), name, through or None) if declared else None
+
+
+def overridden_alone(value: Any, name: str, other: str) -> str | None:
+    """The class that overrides a method and leaves another one to its bases.
+
+    Args:
+        value: an object.
+        name: the method that may be overridden.
+        other: the method that says the same.
+
+    Returns:
+        The name of the class; None where `name` is not overridden, or `other` is as well.
+    """
+    cls = type(value)
+    first, second = _definers(cls, name), _definers(cls, other)
+    alone = len(first) > 1 and bool(second) and cls.__mro__.index(first[0]) < cls.__mro__.index(second[0])
+    return first[0].__name__ if alone else None
 
 
 def methods_of(cls: type) -> list[str]:

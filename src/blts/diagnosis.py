@@ -6,6 +6,9 @@ pools known to be wrong; `tests/test_diagnosis.py` measures both again. Where ea
 - `Pool.refresh` (in `agents`) runs the chains. `stuck_chains` there marks those that accept fewer than STUCK_ACCEPTANCE of their
   proposals or end more than STUCK_SDS from the median, `restarted` restarts them from the others, and `split_rhat` gives R-hat and
   the effective sample size. `Info.stuck` is the largest fraction of stuck chains of an arm; `Info.sound` compares with the limits;
+- a model that is not `identifiable`, such as a network, has its chains compared by what they predict: "far", R-hat and effective
+  sample sizes are then of its mean rewards at a few of the arm's rows, and not of θ. Of the weights of a network they would say
+  nothing, because its hidden units can be swapped;
 - `record.Diagnostics` keeps the worst of all refreshes of a replication, `Trace.summary` the worst replication;
 - `live/learning.py` decides whether a live refresh is used.
 """

@@ -7,12 +7,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import BAOAB, Chain, Env, Exact, Fixed, LastLayer, Linear, Pool, Step, Thompson, baoab, condition, mala, random, simulate
+from blts import (
+    BAOAB,
+    Chain,
+    Env,
+    Exact,
+    Fixed,
+    Langevin,
+    LastLayer,
+    Linear,
+    Pool,
+    Step,
+    Thompson,
+    baoab,
+    condition,
+    mala,
+    random,
+    simulate,
+)
 from blts._typing import Row
 from blts.contexts import WithOffsets
 from blts.errors import ConfigError
 from blts.history import Log
-from blts.models import Network, stack
+from blts.models import Network, from_functions, stack
 from laws import LEVEL, counts_p, gaussian_p
 
 HORIZON, RUNS = 300, 16
@@ -221,6 +238,93 @@ def test_chains_in_units_of_the_rows_draw_the_posterior():
 def test_a_model_without_the_curvature_of_a_row_is_refused():
     with pytest.raises(ConfigError, match=r'scale="rows" needs .* Linear has no row_information; leave scale out'):
         Thompson(Linear([0.0]), Pool(baoab(scale="rows")), arms=2)
+
+
+# What chains of networks are compared by
+
+
+class ByWeights(Network):
+    """The mutant: its chains are compared by their weights."""
+
+    identifiable = True
+
+
+FITTED = 16
+
+
+def pools(kind, change, steps, step_size=0.8):
+    """A pool of networks after one refresh, and how it went; `change` is made to the fitted networks that it starts from."""
+    model, n = stack(kind(2, (6,), 2.0, 0.3), 1), len(X)
+    fitted = refreshed(LastLayer(steps=300), random.key(0)).normal.mean[0]
+    start = change(fitted + 0.01 * random.normal(random.key(1), (FITTED, len(fitted))))
+    belief = Pool(baoab(step_size, steps, 32), FITTED).check_model(model)
+    rows = Row(jnp.asarray(X, float), jnp.zeros(n, int), jnp.asarray(REWARDS, float))
+    log = Log(rows, jnp.arange(n), jnp.full(1, n), jnp.asarray(0), jnp.asarray(n))
+    state = belief.init(random.key(0), model)._replace(thetas=start[None])
+    block = jax.tree.map(lambda x: x[None], (state, log))
+    new, info = jax.jit(belief.refresh)(random.key(2)[None], model, *block)
+    return np.asarray(new.thetas[0, 0]), jax.tree.map(lambda x: float(x[0]), info)
+
+
+def swapped(theta):
+    """The same functions, with the hidden units of the first three networks in another order and of the other sign."""
+    order = jnp.array([3, 4, 5, 0, 1, 2])
+    first, bias, last = theta[:, :12].reshape(-1, 2, 6), theta[:, 12:18], theta[:, 18:24]
+    turned = jnp.concatenate([-first[..., order].reshape(-1, 12), -bias[:, order], -last[:, order], theta[:, 24:]], 1)
+    return jnp.where(jnp.arange(FITTED)[:, None] < 3, turned, theta)
+
+
+def different(thetas) -> int:
+    return len(np.unique(thetas, axis=0))
+
+
+def test_networks_that_predict_alike_are_not_stuck():
+    """Three of 16 have their hidden units swapped. By their weights, the mutant, they are stuck and become copies of others."""
+    ends, info = pools(Network, swapped, 40)
+    assert info.stuck == 0
+    assert different(ends) == FITTED
+    ends, by_weights = pools(ByWeights, swapped, 40)
+    assert by_weights.stuck == 3 / FITTED
+    assert different(ends) == FITTED - 3
+    assert info.rhat < by_weights.rhat / 2
+
+
+def test_a_network_that_predicts_otherwise_is_stuck():
+    """One of 16 is 60 above all others, and steps are too short to come back; one that is not finite is replaced as well."""
+
+    def spoiled(theta):
+        return theta.at[3, 24].add(30.0).at[5, 0].set(jnp.nan)
+
+    ends, info = pools(Network, spoiled, 2, 1e-3)
+    assert info.stuck == 2 / FITTED
+    assert different(ends) == FITTED - 2
+    assert np.isfinite(info.rhat)  # of the others: it was NaN, which no limit finds
+
+
+def test_a_model_of_functions_says_whether_it_is_identifiable():
+    """Only |θ| is seen in the rewards: chains at both signs agree, and do not where nothing is said, the mutant."""
+    sides = jnp.where(jnp.arange(64) % 8 == 0, -1.0, 1.0)[:, None]
+
+    def info_of(**options):
+        model = from_functions(
+            lambda theta: -0.5 * theta[0] ** 2,
+            lambda theta, reward: -50 * (reward - jnp.abs(theta[0])) ** 2,
+            mean_reward=lambda theta: jnp.abs(theta[0]),
+            init=lambda key: random.normal(key, (1,)),
+            L=100.0,
+            arms=1,
+            **options,
+        )
+        belief = Pool(Chain(Langevin(0.1), 20, scale="data"), 64)
+        n = 10
+        log = Log(Row((), jnp.zeros(n, int), jnp.full(n, 1.0)), jnp.arange(n), jnp.full(1, n), jnp.asarray(0), jnp.asarray(n))
+        state = belief.init(random.key(0), model)._replace(thetas=sides[None])
+        return jax.jit(belief.refresh)(random.key(1)[None], model, *jax.tree.map(lambda x: x[None], (state, log)))[1]
+
+    assert info_of(identifiable=False).stuck[0] == 0
+    assert info_of().stuck[0] == 1 / 8
+    with pytest.raises(ConfigError, match=r"identifiable must be True or False; got 3\.0\. identifiable is an option"):
+        info_of(identifiable=3.0)
 
 
 # Shuttle

@@ -161,3 +161,70 @@ def test_what_cannot_be_replayed_is_refused():
 
     with pytest.raises(ConfigError, match="no propensities"):
         logged.policy_of(UCB1(3), ())
+
+
+# Rows that were learned from
+
+
+def noise(n=60, contexts=5):
+    """Rewards that no context or action says anything of."""
+    rng = np.random.default_rng(3)
+    return logged.Log(rng.normal(size=(n, contexts)), rng.integers(0, 3, n), rng.normal(size=n), np.full(n, 1 / 3), ("a", "b", "c"))
+
+
+def learned(log):
+    agent = Thompson(Linear(np.zeros(log.contexts.shape[1]), sd=1.0), arms=3)
+    return logged.policy_of(agent, logged.learn(agent, log)[0])
+
+
+def test_rows_that_were_learned_from_are_noticed():
+    """All of them, in another order, or half; of other rows nothing is said."""
+    log = noise()
+    train, test = log.split(0.5, seed=1)
+    policy = learned(train)
+    said = lambda log: logged.evaluate(log, policy).warnings  # noqa: E731
+    assert "learned from 30 of these 30 rows, so its estimated value tends to be too high" in said(train)[0]
+    assert "learned from 30 of these 30 rows" in said(train._rows(np.arange(30)[::-1]))[0]
+    assert "learned from 30 of these 60 rows" in said(log)[0]
+    assert not any("learned from" in warning for warning in said(test))
+    assert "learned from 30" in logged.compare(train, "a", policy).warnings[0]
+    assert not any("learned from" in warning for warning in logged.compare(test, "a", policy).warnings)
+
+
+def test_the_value_on_rows_that_were_learned_from_is_too_high():
+    """No policy earns more than 0 here: by 4 standard errors of 40 logs it seems to on its own rows, and not on others."""
+    own, others = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        log = logged.Log(rng.normal(size=(80, 5)), rng.integers(0, 3, 80), rng.normal(size=80), np.full(80, 1 / 3), ("a", "b", "c"))
+        train, test = log.split()
+        policy = learned(train)
+        own.append(logged.evaluate(train, policy).ipw.value)
+        others.append(logged.evaluate(test, policy).ipw.value)
+    standard_error = lambda x: np.std(x, ddof=1) / np.sqrt(len(x))  # noqa: E731
+    assert np.mean(own) > 4 * standard_error(own)
+    assert abs(np.mean(others)) < 4 * standard_error(others)
+
+
+def test_rows_that_are_alike_by_chance_are_not_the_same_rows():
+    """Of two actions and two rewards there are four rows only; the log itself is still known."""
+    rng = np.random.default_rng(0)
+    log = logged.read_log({"action": rng.integers(0, 3, 400), "reward": rng.integers(0, 2, 400)}, propensity=1 / 3)
+    train, test = log.split()
+    policy = logged.policy_of(AGENT, logged.learn(AGENT, train)[0])
+    assert logged.evaluate(test, policy).warnings == ()
+    assert "learned from 200 of these 200 rows" in logged.evaluate(train, policy).warnings[0]
+
+
+def test_parts_of_a_log_have_all_rows_once():
+    log = noise()
+    for fraction, size in ((0.5, 30), (0.001, 1), (0.999, 59)):
+        first, second = log.split(fraction)
+        assert (len(first), len(second)) == (size, 60 - size)
+        assert sorted([*first.rewards, *second.rewards]) == sorted(log.rewards)
+    assert (log.split(seed=1)[0].rewards != log.split(seed=2)[0].rewards).any()
+    for fraction in (0, 1, -0.5, np.nan, "half", True):
+        with pytest.raises(ConfigError, match="split: fraction must be between 0 and 1"):
+            log.split(fraction)
+    with pytest.raises(ConfigError, match="a log of one row has no two parts"):
+        log.split()[0]._rows(np.array([0])).split()

@@ -14,6 +14,7 @@ from ..errors import ConfigError
 from ..models.drawing import mean_and_slope
 from .base import argmax
 from .beliefs import Exact, LaplaceApproximation
+from .beliefs.choice import exact_or
 from .beliefs.normal import require_normal
 from .thompson import Thompson
 
@@ -23,7 +24,7 @@ class OnEstimates(Thompson):
 
     def check(self):
         if self.belief is None and isinstance(self.model, models.Model):
-            object.__setattr__(self, "belief", Exact() if self.model.has_posterior else LaplaceApproximation())
+            object.__setattr__(self, "belief", exact_or(LaplaceApproximation(), self.model))
         super().check()
         if not self.draws_mean_rewards:
             raise ConfigError(f"{type(self).__name__} does not use mean_rewards; override estimates instead.")
@@ -70,8 +71,35 @@ def one_hot(action, actions: int) -> Float[Array, " arms"]:
     return jnp.where(jnp.arange(actions) == action, 1.0, 0.0)
 
 
+class Optimistic(OnEstimates):
+    """Plays the largest mean + width · sd, with probability 1."""
+
+    def widths(self, state) -> Numbers:
+        """How many sds are added to the means.
+
+        Args:
+            state: that of the batch.
+
+        Returns:
+            A number, or one an arm.
+        """
+        raise NotImplementedError
+
+    def _best(self, state, obs):
+        mean, sd = self.estimates(state, obs)
+        return argmax(mean + self.widths(state) * sd, contexts.available(obs))
+
+    def act(self, key, state, obs, played):
+        return self._best(state, obs)
+
+    @rests_on("act")
+    def propensities(self, state, obs=()) -> Float[Array, " arms"]:  # type: ignore[override]
+        """1 for the arm that is played."""
+        return one_hot(self._best(state, obs), self.actions)
+
+
 @module
-class UCB(OnEstimates):
+class UCB(Optimistic):
     """Play the largest mean + width · sd of the posterior's mean reward: LinUCB (Li et al. 2010) where the model is linear.
 
     With the ridge parameter λ = sd²/prior_sd² of a `Linear` model, LinUCB's α is width · sd. With `shared=True` this is its shared
@@ -100,17 +128,8 @@ class UCB(OnEstimates):
     def __str__(self) -> str:
         return self._sentence(f"UCB, mean + {short(self.width)} sd")
 
-    def _best(self, state, obs):
-        mean, sd = self.estimates(state, obs)
-        return argmax(mean + self.width * sd, contexts.available(obs))
-
-    def act(self, key, state, obs, played):
-        return self._best(state, obs)
-
-    @rests_on("act")
-    def propensities(self, state, obs=()) -> Float[Array, " arms"]:  # type: ignore[override]
-        """1 for the arm that is played."""
-        return one_hot(self._best(state, obs), self.actions)
+    def widths(self, state):
+        return self.width
 
 
 @module

@@ -7,20 +7,17 @@ import math
 import jax
 import jax.numpy as jnp
 
-from .. import contexts
 from .._module import array, is_concrete, module, positive, require, short
 from .._typing import Array, Float, Numbers
-from ..declared import rests_on
 from ..errors import ConfigError
 from ..factors import cholesky
-from .base import argmax
 from .beliefs import Exact
 from .beliefs.exact import holds_normal
-from .estimates import OnEstimates, one_hot
+from .estimates import Optimistic
 
 
 @module
-class OFUL(OnEstimates):
+class OFUL(Optimistic):
     """Play the largest mean + r · sd of a linear model, with the radius r of Abbasi-Yadkori, Pál & Szepesvári (2011), theorem 2.
 
     For rewards of sd s and the prior N(m, τ²I), with λ = s²/τ² and V = λI + Σxxᵀ, the posterior sd of x·θ is s·|x| in the norm of
@@ -64,6 +61,9 @@ class OFUL(OnEstimates):
     def __str__(self) -> str:
         return self._sentence(f"OFUL, δ = {short(self.delta)}, |θ - prior mean| ≤ {short(self.norm)}")
 
+    def widths(self, state):
+        return self.radius(state)
+
     def radius(self, state) -> Float[Array, " arms"]:
         """The confidence radius, in posterior sds.
 
@@ -81,15 +81,3 @@ class OFUL(OnEstimates):
         thetas = precision.shape[0]
         confident = jnp.sqrt(jnp.maximum(growth, 0.0) + 2.0 * (math.log(thetas) - jnp.log(self.delta)))
         return jnp.broadcast_to(confident + self.norm * jnp.sqrt(jnp.max(precision, 1)), (self.actions,))
-
-    def _best(self, state, obs):
-        mean, sd = self.estimates(state, obs)
-        return argmax(mean + self.radius(state) * sd, contexts.available(obs))
-
-    def act(self, key, state, obs, played):
-        return self._best(state, obs)
-
-    @rests_on("act")
-    def propensities(self, state, obs=()) -> Float[Array, " arms"]:  # type: ignore[override]
-        """1 for the arm that is played."""
-        return one_hot(self._best(state, obs), self.actions)

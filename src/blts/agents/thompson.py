@@ -11,7 +11,7 @@ import numpy as np
 from .. import _random, contexts, models
 from .._module import module, require_part, static
 from .._typing import Array, Float, Row, Tree
-from ..declared import fact, rests_on
+from ..declared import fact, rests_on, why_lost
 from ..errors import ConfigError
 from ..models import marginal
 from ..models.drawing import mean_rewards, prior_draws
@@ -64,6 +64,7 @@ class Thompson(Agent):
         if arms is None:
             raise ConfigError("Thompson: the model does not say how many arms there are; give arms=…, or one number per arm.")
         object.__setattr__(self, "model", models.stack(self.model, 1 if self.shared else arms))
+        self._check_overrides()
         belief = default_belief(self.model) if self.belief is None else self.belief
         if isinstance(belief, Chain):
             raise ConfigError(
@@ -72,6 +73,12 @@ class Thompson(Agent):
         require_part("Thompson: belief", belief, Belief, "Exact(), Perturb(sgld()) or Pool(mala())")
         object.__setattr__(self, "belief", belief.check_model(self.model))
         object.__setattr__(self, "arms", arms)
+
+    def _check_overrides(self) -> None:
+        """Refuse a summary of one's own that nothing would call: without `log_likelihood_of` none is kept."""
+        unused = why_lost(self.model, "log_likelihood_of", "empty", "add")
+        if unused is not None:
+            raise ConfigError(f"{type(self).__name__}: {unused}")
 
     def _check_shared(self) -> None:
         if not self.model.contextual:

@@ -72,6 +72,8 @@ def _network(on: Setting, belief: agents.Belief, hidden: int | list[int], prior_
     if not isinstance(old, WithFeatures):
         raise ConfigError(f"A network needs the features of a round, and {type(old).__name__} has none; use thompson.")
     sd = getattr(old, "sd", 0.5) if sd is None else sd  # 0.5 is the largest sd of a reward of 0 or 1
+    if isinstance(hidden, str):  # a text would be taken for a list of its letters
+        raise ConfigError(f"hidden must be the width of the hidden layer, a whole number ≥ 1; got {hidden!r}.")
     widths = (hidden,) if isinstance(hidden, int) else tuple(hidden)
     return _built(agents.Thompson, on._replace(model=Network(old.width, widths, prior_sd, sd, old.centre, old.scale)), belief)
 

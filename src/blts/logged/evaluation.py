@@ -19,6 +19,7 @@ from scipy import special
 
 from ..errors import ConfigError, shown
 from ..statistics import noise_of_squares
+from .learned import learned_from
 from .log import Log
 from .policies import probabilities
 from .reward_models import RewardModel, cross_fitted, ridge
@@ -109,7 +110,8 @@ def evaluate(log: Log, policy: Any, *, model: RewardModel = ridge, folds: int = 
     0.8223 [0.7525, 0.8921]
     """
     pi, q = probabilities(log, policy), cross_fitted(log, model, folds)
-    return _evaluation(log, pi, q, level)
+    found = _evaluation(log, pi, q, level)
+    return dataclasses.replace(found, warnings=(*learned_from(log, policy), *found.warnings))
 
 
 def constant_values(log: Log, *, model: RewardModel = ridge, folds: int = 5, level: float = 0.95) -> dict[str, Evaluation]:
@@ -154,6 +156,7 @@ def compare(log: Log, policy: Any, other: Any, *, model: RewardModel = ridge, fo
     """
     q = cross_fitted(log, model, folds)
     both = [probabilities(log, one) for one in (policy, other)]
+    seen = [warning for one in (policy, other) for warning in learned_from(log, one)]
     found = [_evaluation(log, pi, q, level) for pi in both]
     first, second = (_terms(log, pi, q) for pi in both)
     values = {name: mean_value(first[name] - second[name], level) for name in METHODS}
@@ -162,7 +165,7 @@ def compare(log: Log, policy: Any, other: Any, *, model: RewardModel = ridge, fo
         rows=len(log),
         effective_size=min(one.effective_size for one in found),
         largest_weight=max(one.largest_weight for one in found),
-        warnings=tuple(dict.fromkeys(warning for one in found for warning in one.warnings)),
+        warnings=tuple(dict.fromkeys([*seen, *(warning for one in found for warning in one.warnings)])),
     )
 
 

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError, did_you_mean, shown
+from ..errors import ConfigError, did_you_mean, shown, whole
 from .tables import columns, numbers
 
 LARGEST = 1e60
-"""Of rewards, whose fourth powers are summed after weighting."""
+"""Of rewards and contexts: fourth powers of rewards are summed after weighting."""
+LEAST = 1e-15
+"""Of propensities: (LARGEST / LEAST)⁴ can still be written."""
+DIGITS = 19
+"""A whole number with as many digits is no number of an action."""
 MISSING = ("", "None", "nan", "NaN", "NaT", "<NA>")
 """How an action that is missing is written."""
 
@@ -60,6 +64,10 @@ class Log:
             raise ConfigError("The log has no rows.")
         if np.abs(self.rewards).max() > LARGEST:
             raise ConfigError(f"A reward of {np.abs(self.rewards).max():.3g} is too large to be squared and summed; scale rewards.")
+        if np.abs(self.contexts).max(initial=0.0) > LARGEST:
+            raise ConfigError(
+                f"A context of {np.abs(self.contexts).max():.3g} is too large to be squared and summed; scale contexts."
+            )
         if self.actions.dtype.kind not in "iu" or not (0 <= self.actions.min() <= self.actions.max() < len(self.labels)):
             raise ConfigError(
                 f"The actions of a log are whole numbers from 0 to {len(self.labels) - 1}, one for each of its labels."
@@ -68,6 +76,8 @@ class Log:
         if len(wrong):
             p = self.propensities[wrong[0]]
             raise ConfigError(f"A propensity is a probability above 0 and at most 1; row {wrong[0] + 1} is {p:g}.")
+        if self.propensities.min() < LEAST:
+            raise ConfigError(f"A propensity of {self.propensities.min():.3g} is too small to divide by; leave such rows out.")
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -75,6 +85,36 @@ class Log:
     def __repr__(self) -> str:
         about = f"{len(self)} rows, actions {', '.join(self.labels)}"
         return f"Log({about}{', contexts ' + ', '.join(self.features) if self.features else ''})"
+
+    def split(self, fraction: float = 0.5, seed: int = 0) -> tuple[Log, Log]:
+        """Two logs of different rows, each in the order of this one: to learn from one, and evaluate on the other.
+
+        Args:
+            fraction: how much of the rows is in the first log; at least one row is in each.
+            seed: of the choice.
+
+        Returns:
+            Both logs.
+
+        Raises:
+            ConfigError: the fraction is not between 0 and 1, or there is one row only.
+
+        >>> from blts import logged
+        >>> log = logged.read_log({"action": [0, 1] * 20, "reward": [0, 1] * 20}, propensity=0.5)
+        >>> [len(part) for part in log.split(0.75)]
+        [30, 10]
+        """
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction < 1:
+            raise ConfigError(f"split: fraction must be between 0 and 1; got {shown(fraction)}.")
+        if len(self) < 2:
+            raise ConfigError("split: a log of one row has no two parts.")
+        size = min(max(round(fraction * len(self)), 1), len(self) - 1)
+        first = np.random.default_rng(whole("split: seed", seed, 0)).permutation(len(self)) < size
+        return self._rows(first), self._rows(~first)
+
+    def _rows(self, which: np.ndarray) -> Log:
+        columns = ("contexts", "actions", "rewards", "propensities")
+        return dataclasses.replace(self, **{name: getattr(self, name)[which] for name in columns})
 
     @property
     def plays(self) -> np.ndarray:
@@ -123,6 +163,8 @@ def read_log(
         raise ConfigError(f"The context is what was known before the decision; leave {leaks!r} out of it.")
     if isinstance(propensity, bool):
         raise ConfigError(f"propensity is a column or a probability; got {propensity}.")
+    if len({reward, action, *([] if one else [propensity])}) < 3 - one:
+        raise ConfigError("A log has a column each for rewards, actions and propensities; two of them are the same one here.")
     found = columns(source, [reward, action, *context, *([] if one else [str(propensity)])])
     rewards = numbers(reward, found[reward])
     p = np.full(len(rewards), propensity, float) if one else numbers(str(propensity), found[str(propensity)])
@@ -137,19 +179,27 @@ def read_log(
 
 def _actions(name: str, column: np.ndarray, labels: Sequence[Any] | None) -> tuple[np.ndarray, tuple[str, ...]]:
     """Actions as indices of their labels."""
-    texts = [_text(x) for x in column.tolist()]
+    entries = column.tolist()
+    strange = next((x for x in entries if isinstance(x, list | dict | bytes | np.ndarray)), None)
+    if strange is not None:
+        raise ConfigError(f"Column {name!r} must have whole numbers or labels; got {shown(strange)}.")
+    texts = [_text(x) for x in entries]
     missing = [i for i, text in enumerate(texts) if text in MISSING]
     if missing:
         raise ConfigError(f"Column {name!r} has no action in row {missing[0] + 1}; leave such rows out.")
     if labels is None:
         if column.dtype.kind == "f" and (column != np.floor(column)).any():
             raise ConfigError(f"Column {name!r} must have whole numbers or labels; got {shown(float(column[column % 1 != 0][0]))}.")
-        whole = all(re.fullmatch(r"-?[0-9]+", text) for text in texts)
-        if whole and min(map(int, texts)) < 0:
-            raise ConfigError(f"Actions are numbered from 0; column {name!r} has {min(map(int, texts))}.")
-        known = [str(k) for k in range(max(map(int, texts)) + 1)] if whole else sorted(set(texts))
-        if whole and len(known) > 10 * len(set(texts)) + 100:
-            raise ConfigError(f"Column {name!r} has numbers up to {known[-1]}; give the labels of the actions with actions=[…].")
+        numbered = all(re.fullmatch(r"-?[0-9]+", text) for text in texts)
+        negative = next((text for text in texts if text.startswith("-")), None)
+        if numbered and negative is not None:
+            raise ConfigError(f"Actions are numbered from 0; column {name!r} has {negative[:DIGITS]}.")
+        longest = max(texts, key=len)  # compared before it is read: Python refuses to read thousands of digits
+        largest = max(map(int, texts)) if numbered and len(longest) < DIGITS else 0
+        if numbered and (len(longest) >= DIGITS or largest >= 10 * len(set(texts)) + 100):
+            most = shown(longest) if len(longest) >= DIGITS else largest
+            raise ConfigError(f"Column {name!r} has numbers up to {most}; give the labels of the actions with actions=[…].")
+        known = [str(k) for k in range(largest + 1)] if numbered else sorted(set(texts))
     else:
         known = [_text(label) for label in labels]
         if len(set(known)) < len(known):

@@ -13,6 +13,7 @@ from .. import _random
 from ..agents import Agent
 from ..declared import provides
 from ..errors import ConfigError, did_you_mean, shown
+from .learned import log_of
 from .log import Log
 
 ROUNDING = 1e-3
@@ -85,7 +86,8 @@ def policy_of(agent: Agent, state: Any) -> Callable[[np.ndarray], np.ndarray]:
         state: as `learn` returned it, for example.
 
     Returns:
-        A function from contexts `[rows, features]` to probabilities `[rows, actions]`.
+        A function from contexts `[rows, features]` to probabilities `[rows, actions]`. It knows the log that `learn` made the state
+        of, and `evaluate` warns where it is evaluated on the same rows.
 
     Raises:
         ConfigError: the agent has no propensities.
@@ -113,6 +115,7 @@ def policy_of(agent: Agent, state: Any) -> Callable[[np.ndarray], np.ndarray]:
             return np.broadcast_to(_propensities(agent, state, jnp.zeros((1, 0)))[0], (len(contexts), agent.actions))
         return np.asarray(_propensities(agent, state, jnp.asarray(contexts, float)))
 
+    policy.learned_from = log_of(state)  # type: ignore[attr-defined]
     return policy
 
 

@@ -18,6 +18,7 @@ from ..envs.sources import LARGEST
 from ..errors import ConfigError, shown
 from ..models.support import SUPPORTS, support_of_likelihood
 from .evaluation import Value, mean_value
+from .learned import remember
 from .log import Log
 
 UNIFORM = 1e-3
@@ -83,13 +84,15 @@ def replay(log: Log, agent: Agent, batching: Batching, *, seed: int = 0, level: 
     rows = np.flatnonzero(np.asarray(counts))
     if not len(rows):
         raise ConfigError("replay: the agent chose what was logged in no row; the log is too short.")
+    remember(state, log._rows(rows))
     return Replay(mean_value(log.rewards[rows], level), log.rewards[rows], rows, int(batches), state)
 
 
 def learn(agent: Agent, log: Log, *, seed: int = 0) -> tuple[Any, Info]:
     """Train an agent on all rows of a log: a warm start.
 
-    Whoever chose the actions, the rewards say the same of them, so propensities are not used.
+    Whoever chose the actions, the rewards say the same of them, so propensities are not used. Evaluate what was learned on other
+    rows (`Log.split`): on its own rows the estimate tends to be too high, and `evaluate` warns.
 
     Args:
         agent: who learns.
@@ -104,16 +107,18 @@ def learn(agent: Agent, log: Log, *, seed: int = 0) -> tuple[Any, Info]:
 
     >>> import numpy as np
     >>> from blts import Bernoulli, Thompson, logged
-    >>> log = logged.read_log({"action": [0, 1] * 20, "reward": [0, 1] * 20}, propensity=0.5)
+    >>> log = logged.read_log({"action": [0, 1] * 200, "reward": [0, 1] * 200}, propensity=0.5)
+    >>> train, test = log.split(0.5)
     >>> agent = Thompson(Bernoulli(), arms=2)
-    >>> state, info = logged.learn(agent, log)
-    >>> bool(info.sound), logged.evaluate(log, logged.policy_of(agent, state)).ipw.value > 0.99
+    >>> state, info = logged.learn(agent, train)
+    >>> bool(info.sound), logged.evaluate(test, logged.policy_of(agent, state)).dr.value > 0.9
     (True, True)
     """
     _require(log, agent, "learn")
     state, info = _learn(_random.as_key(seed), agent, *_arrays(log))
     if not bool(info.finite):
         raise ConfigError("learn: the state after the refresh is not finite; scale contexts and rewards to about 1.")
+    remember(state, log)
     return state, info
 
 

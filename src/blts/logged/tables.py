@@ -110,6 +110,8 @@ def numbers(name: str, column: np.ndarray) -> np.ndarray:
     Raises:
         ConfigError: the first entry that is none.
     """
+    if column.dtype.kind in "mM":
+        raise ConfigError(f"Column {name!r} must have numbers; it has dates or times.")
     try:
         values = column.astype(float)
     except (TypeError, ValueError):

@@ -379,6 +379,9 @@ class Model(Contract):
     """Whether the prior is Gaussian, with `prior_mean_reward`, and the mean reward linear in θ."""
     log_concave = default(False)
     """Whether prior and likelihood are log-concave in θ for all rewards. Chains of contextual models then look for one mode."""
+    identifiable = default(True)
+    """Whether different θ predict differently. The units of a hidden layer can be swapped, so those of a network do not: set this
+    to False in such a model, and chains are compared by the mean rewards that they predict, and not by θ (see `diagnosis`)."""
     information_sets_step = default(False)
     """Whether steps of 0.1 to 0.5 times 1/(prior precision + n · information) are short enough wherever a chain may be. Where that
     is not known, chains look for the mode and take the curvature of the rewards there (`Chain.scale`)."""

@@ -75,6 +75,12 @@ def check_features(maker: str, features: Any) -> None:
         whole(f"{maker}: features", features)
 
 
+def check_identifiable(maker: str, identifiable: Any) -> None:
+    """Refuse what is not a yes or no, such as a hyper-parameter of that name."""
+    if not isinstance(identifiable, bool):
+        raise ConfigError(f"{maker}: identifiable must be True or False; got {identifiable!r}. {reserved('identifiable')}")
+
+
 def numbers_only(maker: str, hyper: dict[str, Any]) -> dict[str, Any]:
     out = {}
     for name, value in hyper.items():

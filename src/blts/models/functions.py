@@ -16,7 +16,7 @@ from ..declared import rests_on
 from ..errors import ConfigError, whole
 from .arms import arm_count, first_arm, stack
 from .base import Model, Theory
-from .custom import Custom, check_call, check_features, each_arm, finished, numbers_only, reserved, traceable
+from .custom import Custom, check_call, check_features, check_identifiable, each_arm, finished, numbers_only, reserved, traceable
 from .printing import low_high
 from .prior_chains import draw_prior
 from .support import SUPPORTS
@@ -38,6 +38,7 @@ class Functions(Custom, Model):
     dim: int = static(default=1)
     support: str = static(default="real")  # type: ignore[assignment]
     features: int | None = static(default=None)
+    identifiable: bool = static(default=True)  # type: ignore[assignment]
     maker: ClassVar[str] = "from_functions"
     parts: ClassVar[tuple[str, str]] = ("prior", "likelihood")
 
@@ -101,6 +102,7 @@ def from_functions(
     support: str = "real",
     arms: int | None = None,
     features: int | None = None,
+    identifiable: bool = True,
     **hyper: Any,
 ) -> Functions:
     """A model from two log-densities, which may leave out constants. Both must be finite for every θ ∈ R^dim.
@@ -120,6 +122,8 @@ def from_functions(
         features: how many features a round shows, where rewards depend on them: log_likelihood is then called as
             `log_likelihood(theta, reward, context, **hyper)`, mean_reward, which must be given, as
             `mean_reward(theta, context, **hyper)`, and sample as `sample(key, theta, context, **hyper)`.
+        identifiable: whether different θ predict differently. False for the weights of a network, whose hidden units can be
+            swapped: chains are then compared by the mean rewards that they predict (`Model.identifiable`).
         **hyper: hyper-parameters, each a number or an array with one entry for each arm, under any names but those above.
 
     >>> import jax.numpy as jnp
@@ -156,6 +160,7 @@ def from_functions(
             raise ConfigError(f"{maker}: {name} must be a function; got {part!r}.{'' if needed else ' ' + reserved(name)}")
     whole(f"{maker}: dim", dim)
     check_features(maker, features)
+    check_identifiable(maker, identifiable)
     if features is not None and mean_reward is None:
         raise ConfigError(f"{maker}: with features, arms are compared by mean_reward(theta, context); give mean_reward=….")
     context = () if features is None else ("context",)
@@ -176,7 +181,9 @@ def from_functions(
         if function is not None:
             check_call(maker, part, function, *names, **hyper)
     kind = Functions if sample is None else SampledFunctions
-    model = kind(*densities, numbers_only(maker, hyper), curvature, dim=dim, support=support, features=features)
+    model = kind(
+        *densities, numbers_only(maker, hyper), curvature, dim=dim, support=support, features=features, identifiable=identifiable
+    )
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
     with traceable(maker):

@@ -47,6 +47,8 @@ class Network(WithFeatures, Model):
     centre: Numbers = array(default=None, ndim=1)
     scale: Numbers = array(default=None, ndim=1)
     noun: ClassVar[str] = "rewards by a neural network"
+    identifiable: ClassVar[bool] = False
+    """Hidden units can be swapped, and their signs changed, without a change of f."""
     gaussian_last_layer = fact("init", "init_from", "log_prior", "log_likelihood", "mean_reward", "_output")
     """Whether rewards are normal with a mean that is linear in the last layer, whose prior is normal."""
 

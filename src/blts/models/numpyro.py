@@ -19,7 +19,7 @@ from ..declared import rests_on
 from ..errors import ConfigError
 from .arms import arm_count, first_arm, stack
 from .base import Model
-from .custom import Custom, check_call, check_features, finished, numbers_only, reserved, traceable
+from .custom import Custom, check_call, check_features, check_identifiable, finished, numbers_only, reserved, traceable
 
 SCORES = 32  # draws for the information of a reward: it sets a step size, for which 25 % is near enough
 LEAST_SHARE = 1e-3  # of the prior precision: draws that all miss a parameter must not make its perturbation infinite
@@ -60,6 +60,7 @@ class NumPyro(Custom, Model):
     dim: int = static(default=1)
     support: str = static(default="real")  # type: ignore[assignment]
     features: int | None = static(default=None)
+    identifiable: bool = static(default=True)  # type: ignore[assignment]
     maker: ClassVar[str] = "from_numpyro"
     parts: ClassVar[tuple[str, str]] = ("likelihood", "prior")
 
@@ -169,6 +170,7 @@ def from_numpyro(
     mean: Callable | None = None,
     arms: int | None = None,
     features: int | None = None,
+    identifiable: bool = True,
     **hyper: Any,
 ) -> NumPyro:
     """A model from NumPyro distributions.
@@ -179,8 +181,9 @@ def from_numpyro(
         mean: the parameters, by keyword, to the mean reward; the likelihood's own mean where it is left out.
         arms: the number of arms, where no hyper-parameter says it.
         features: how many features a round shows, where rewards depend on them: likelihood and mean then get them as `context`.
+        identifiable: whether different parameters predict differently (`Model.identifiable`); False for the weights of a network.
         **hyper: hyper-parameters of the prior, each a number or an array with one entry for each arm, under any names but
-            `mean`, `arms`, `features` and `context`. The likelihood and the mean get those that they name.
+            `mean`, `arms`, `features`, `identifiable` and `context`. The likelihood and the mean get those that they name.
 
     >>> import numpyro.distributions as dist
     >>> from blts.models import from_numpyro
@@ -200,10 +203,11 @@ def from_numpyro(
     if mean is not None and not callable(mean):
         raise ConfigError(f"{maker}: mean must be a function of the parameters; got {mean!r}. {reserved('mean')}")
     check_features(maker, features)
+    check_identifiable(maker, identifiable)
     if "context" in hyper:
         raise ConfigError(f"{maker}: context is what a round shows; a hyper-parameter called context needs another name.")
     check_call(maker, "prior", given, **hyper)
-    model = NumPyro(likelihood, given, mean, numbers_only(maker, hyper), features=features)
+    model = NumPyro(likelihood, given, mean, numbers_only(maker, hyper), features=features, identifiable=identifiable)
     if arms is not None:
         stack(model, arms)  # refuses another number of arms before the work begins
     single = first_arm(model)

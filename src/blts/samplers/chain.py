@@ -20,7 +20,7 @@ from .. import lanes as _lanes  # `lanes` is their number below
 from .._module import at_least, module, require_part, short, static
 from .._typing import Array, Bool, Float, Int, Key, Row, Schedule, Theta, Tree
 from ..arrays import order
-from ..declared import fact, provides
+from ..declared import fact, overridden_alone, provides
 from ..errors import ConfigError
 from ..history import Log, remember_summary
 from ..models.base import Model
@@ -32,6 +32,8 @@ from .langevin import Langevin
 from .metropolis import MALA
 from .modes import Modes, Whitening, find_modes, modes_of_arm, typical_information
 
+Watch = Callable[[Theta], Float[Array, " coordinates"]]
+"""What chains are compared by, as a function of θ."""
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 BLOCK = 240  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache, where 256 are in one place
 ACCELERATOR_BLOCK = 2**19
@@ -41,17 +43,26 @@ FAR = 6.0  # sds of the normal law at the mode, beyond √dim: where no draw of 
 RESTART = 2**31 - 1  # no step has this number: what folds it in has a key of its own
 ACCEPT = 0.6  # near the best acceptance of Langevin proposals, 0.57 in many dimensions and more in few
 LONGEST = 1.1  # a step may grow threefold, e^1.1: longer ones overshoot the mode, whatever is accepted
+PROBES = (
+    8  # rows at which chains of a model that is not identifiable are compared: a quarter of a minibatch's work, without gradients
+)
 SCORING_ROWS = 1024  # rows that those steps see; their mode is about 1/32 of a reward's spread away from that of all rows
 
 
 class ChainInfo(NamedTuple):
+    """How chains went, in the coordinates in which those of an arm are compared.
+
+    They are those of θ, around each chain's own mode where modes were looked for. Of a model that is not `identifiable` they are
+    its mean rewards at PROBES rows of the arm: chains that predict alike agree, whatever their θ.
+    """
+
     acceptance: Float[Array, "*lanes"]
-    half_means: Float[Array, "*lanes 2 dim"]
+    half_means: Float[Array, "*lanes 2 coordinates"]
     """Means of each chain over the third and the last quarter of its steps: what split R-hat compares."""
-    half_variances: Float[Array, "*lanes 2 dim"]
+    half_variances: Float[Array, "*lanes 2 coordinates"]
     half_steps: Float[Array, "*lanes"]
-    place: Float[Array, "*lanes dim"]
-    """Where each chain ended, in the coordinates of the means above: around its own mode, where modes were looked for."""
+    place: Float[Array, "*lanes coordinates"]
+    """Where each chain ended."""
     root: Any = ()
     """A square root of each arm's covariance at the mode of its first chain, `[block, arms, dim, dim]`; empty where no mode was
     looked for."""
@@ -113,6 +124,12 @@ class Chain:
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
         by_row = provides(model, "row_information")
+        by = None if self.minibatch is None else overridden_alone(model, "log_likelihood_of", "log_likelihood")
+        if by is not None:
+            raise ConfigError(
+                f"Chain: minibatches sum log_likelihood over rows, and {by} overrides log_likelihood_of alone, which would not be "
+                "used; override log_likelihood too, or leave minibatch=None."
+            )
         if self.scale == "information" and not model.information_sets_step:
             return dataclasses.replace(self, scale="rows" if by_row else "mode").resolved(model)
         if self.scale == "rows" and not by_row:
@@ -128,7 +145,8 @@ class Chain:
         return dataclasses.replace(self, minibatch=int(np.max(theory.minibatch(constants))))
 
     def needs_log(self, model: Model) -> bool:
-        return self.minibatch is not None or self.scale == "rows" or not model.has_summary
+        """Whether rows are kept: for gradients, for step sizes, or because chains are compared by what they predict there."""
+        return self.minibatch is not None or self.scale == "rows" or not model.has_summary or not model.identifiable
 
     # What is remembered: a summary where that is enough, the rows otherwise.
 
@@ -233,8 +251,9 @@ class Chain:
             lane = partial(self.lane, store, capacity, jnp.max(count[pair]), part == 1, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
-        halves = jnp.zeros((lanes, 2, dim))
-        info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, dim)))
+        coordinates = PROBES if _by_predictions(model, C > 1) else dim
+        halves = jnp.zeros((lanes, 2, coordinates))
+        info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, coordinates)))
         done = (theta.reshape(lanes, dim), info)
         parts = (C * some,)
         if store is not None and self.minibatch is not None:  # lanes that draw minibatches, and lanes with fewer rows
@@ -288,14 +307,16 @@ class Chain:
         else:
             anchor = reference if isinstance(at, Whitening) else self._mode(model, rows, scale, newton, reference)
             target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale, few=few)
+        watch = _predictions(model, rows) if _by_predictions(model, diagnose) else None
+        run = partial(self._iterate, key, limit=self._limit(model, n), diagnose=diagnose)
         if isinstance(at, Whitening):
-            return self._around(key, target, at, theta, n, self._limit(model, n), diagnose)
+            return self._around(run, key, target, at, theta, n, watch)
         if white is None:
-            return self._iterate(key, target, theta, self._limit(model, n), diagnose)
-        z, info = self._iterate(key, white.potential(target), white.inverse @ (theta - reference), self._limit(model, n), diagnose)
+            return run(target, theta, watch=watch)
+        z, info = run(white.potential(target), white.inverse @ (theta - reference), watch=_in_coordinates(watch, white))
         return reference + white.root @ z, info
 
-    def _around(self, key, target: Potential, white: Whitening, theta: Theta, n, limit, diagnose: bool):
+    def _around(self, run: Callable, key, target: Potential, white: Whitening, theta: Theta, n, watch: Watch | None):
         """The chain in coordinates in which the posterior is about a standard normal law."""
         dim = theta.shape[0]
         # A minibatch adds noise of variance n/|D| in each coordinate.
@@ -305,7 +326,7 @@ class Chain:
         z = white.inverse @ (theta - white.centre)
         near = jnp.sqrt(jnp.sum(jnp.square(z))) < FAR + jnp.sqrt(dim)  # not so where z is not finite
         z = jnp.where(near, z, _random.normal(_random.fold_in(key, RESTART), (dim,)))
-        z, info = self._iterate(key, target, z, limit, diagnose, adapts=self.kernel.needs_value)
+        z, info = run(target, z, watch=_in_coordinates(watch, white), adapts=self.kernel.needs_value)
         # An unadjusted chain has no test that would hold it; its end counts as stuck where it is as far as no draw is.
         far = ~(jnp.sqrt(jnp.sum(jnp.square(z))) < 2 * (FAR + jnp.sqrt(dim)))
         z = jnp.where(far, _random.normal(_random.fold_in(key, RESTART), (dim,)), z)
@@ -331,9 +352,18 @@ class Chain:
         return self.steps(n) if callable(self.steps) else self.steps
 
     def _iterate(
-        self, key, target: Potential, theta: Theta, limit: Int[Array, ""] | int, diagnose: bool, *, adapts: bool = False
+        self,
+        key,
+        target: Potential,
+        theta: Theta,
+        *,
+        limit: Int[Array, ""] | int,
+        diagnose: bool,
+        watch: Watch | None = None,
+        adapts: bool = False,
     ) -> tuple[Theta, ChainInfo]:
-        """The steps, with running moments over the third and the last quarter of them where there are chains to compare.
+        """The steps, with running moments over the third and the last quarter of them where there are chains to compare: of θ, or
+        of what `watch` makes of it.
 
         A chain that `adapts` lengthens its step after each acceptance and shortens it after each refusal, until they are
         ACCEPT to 1 - ACCEPT, in the first half; the other half, with the step frozen, leaves the posterior invariant.
@@ -341,6 +371,7 @@ class Chain:
         quarter = jnp.maximum(jnp.asarray(limit) // 4, 1)
         begin = limit - 2 * quarter
         words = _random.words_of(key)
+        seen = (lambda x: x) if watch is None else watch
 
         def body(i, carry):
             state, stretch, accepted, moments = carry
@@ -350,17 +381,41 @@ class Chain:
                 stretch = jnp.minimum(stretch + jnp.where(i < begin, info.acceptance - ACCEPT, 0.0), LONGEST)
             if diagnose:
                 inside = (i >= begin) & ((i >= begin + quarter) == (jnp.arange(2)[:, None] == 1))
-                moments = _accumulate(moments, state.position, inside)
+                moments = _accumulate(moments, seen(state.position), inside)
             return state, stretch, accepted + info.acceptance, moments
 
-        zeros = jnp.zeros((2, *theta.shape))
+        zeros = jnp.zeros((2, *jax.eval_shape(seen, theta).shape))
         start = self.kernel.start(theta, target) if adapts and isinstance(self.kernel, MALA) else self.kernel.init(theta)
         stretch = jnp.zeros(()) if adapts else ()
         state, _, accepted, (_, mean, m2) = lax.fori_loop(
             0, jnp.asarray(limit), body, (start, stretch, jnp.zeros(()), (zeros, zeros, zeros))
         )
         variances, steps = m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float)
-        return state.position, ChainInfo(accepted / limit, mean, variances, steps, state.position)
+        return state.position, ChainInfo(accepted / limit, mean, variances, steps, seen(state.position))
+
+
+def _by_predictions(model: Model, compared: bool) -> bool:
+    """Whether the chains of an arm are compared, and by what they predict."""
+    return compared and not model.identifiable
+
+
+def _predictions(model: Model, rows: potentials.Rows | None) -> Watch:
+    """The mean rewards at PROBES rows of an arm, the same for all of its chains; not finite where θ is not."""
+    assert rows is not None, "`needs_log` says so"
+    # One row in each of PROBES equal parts, at a random place: evenly spaced rows of periodic data would all be alike.
+    within = _random.uniform(_random.as_key(0), (PROBES,))
+    probes = rows.at(((jnp.arange(PROBES) + within) * (rows.n / PROBES)).astype(int))
+
+    def predict(theta: Theta) -> Float[Array, " probes"]:
+        means = jax.vmap(lambda obs, action: model.mean_reward(theta, obs, action))(probes.obs, probes.action)
+        return jnp.where(jnp.all(jnp.isfinite(theta)), means, jnp.nan)
+
+    return predict
+
+
+def _in_coordinates(watch: Watch | None, white: Whitening) -> Watch | None:
+    """What is watched, as a function of whitened coordinates."""
+    return None if watch is None else lambda z: watch(white.centre + white.root @ z)
 
 
 def _guesses(model: Model) -> Float[Array, "arms starts dim"]:

@@ -9,7 +9,7 @@ from jax import lax
 
 from ..._module import at_least, module, static
 from ..._typing import Array, Float, Info
-from ...declared import fact, rests_on
+from ...declared import fact, overridden_alone, rests_on
 from ...errors import ConfigError
 from ...factors import cholesky, solve, solve_transposed
 from ...history import Log
@@ -48,6 +48,12 @@ class LaplaceApproximation(Belief):
         return "draws each round from the Laplace approximation of the posterior"
 
     def check_model(self, model):
+        by = overridden_alone(model, "log_likelihood_of", "log_likelihood")
+        if by is not None:
+            raise ConfigError(
+                f"LaplaceApproximation sums log_likelihood over rows, and {by} overrides log_likelihood_of alone, which would not "
+                "be used; override log_likelihood too, or use Pool(mala())."
+            )
         precision = np.asarray(jax.vmap(lambda single: single.prior_precision())(model))
         if not (precision > 0).all():
             raise ConfigError(

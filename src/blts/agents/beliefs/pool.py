@@ -67,7 +67,7 @@ class Pool(OnChain, Belief):
         new = PoolState(jnp.where((n > 0)[..., None, None], ends, state.thetas), n)
 
         def report(one: PoolState, info: ChainInfo, stuck: Bool[Array, "arms size"], history: Tree) -> Info:
-            rhat, ess = split_rhat(info, stuck)
+            rhat, ess = split_rhat(jax.vmap(without_lost)(info), stuck)
             seen = (one.n > 0)[:, None]
             values = lambda: self.values(model, one.thetas, ())  # noqa: E731
             return Info.of(
@@ -101,14 +101,26 @@ class Pool(OnChain, Belief):
         return jax.vmap(lambda theta: mean_rewards(model, theta, obs), 1, 1)(thetas)
 
 
-def stuck_chains(ends: Float[Array, "size dim"], acceptance: Float[Array, " size"]) -> Bool[Array, " size"]:
-    """The chains of an arm that hardly moved, or that ended far from the others."""
+def stuck_chains(ends: Float[Array, "size coordinates"], acceptance: Float[Array, " size"]) -> Bool[Array, " size"]:
+    """The chains of an arm that hardly moved, or that ended far from the others in what they are compared by (`ChainInfo`)."""
     finite = jnp.all(jnp.isfinite(ends), -1)
     known = jnp.where(finite[:, None], ends, jnp.nan)
     middle = jnp.nanmedian(known, 0)
     spread = jnp.nanmedian(jnp.abs(known - middle), 0) / 0.6745  # of a normal law, its sd
     far = jnp.any(jnp.abs(known - middle) > diagnosis.STUCK_SDS * spread, -1)
     return (acceptance < diagnosis.STUCK_ACCEPTANCE) | far | ~finite
+
+
+def without_lost(info: ChainInfo) -> ChainInfo:
+    """The moments of an arm's chains, those that are not finite replaced by those of others.
+
+    Such a chain counts as stuck. It would also make R-hat of all others NaN, which is above no limit.
+    """
+    moments = jnp.concatenate([info.half_means, info.half_variances], -1)
+    size, halves, _ = moments.shape
+    lost = ~jnp.isfinite(moments).all((1, 2))
+    means, variances = jnp.split(restarted(moments.reshape(size, -1), lost).reshape(size, halves, -1), 2, -1)
+    return info._replace(half_means=means, half_variances=variances)
 
 
 def restarted(ends: Float[Array, "size dim"], stuck: Bool[Array, " size"]) -> Float[Array, "size dim"]:
