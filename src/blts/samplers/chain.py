@@ -35,7 +35,7 @@ from .modes import Modes, Whitening, find_modes, modes_of_arm, typical_informati
 Watch = Callable[[Theta], Float[Array, " coordinates"]]
 """What chains are compared by, as a function of θ."""
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
-BLOCK = 240  # lanes at a time on a CPU: long enough for vectors, short enough to stay in the cache, where 256 are in one place
+BLOCK = 240  # lanes at a time on a CPU: long enough for vectors, short enough for the cache; rows of 256 would share a place in it
 ACCELERATOR_BLOCK = 2**19
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
 STARTS = 16  # points from which the way to a mode may begin: as many ends of the last refresh, and as many prior draws
@@ -43,9 +43,7 @@ FAR = 6.0  # sds of the normal law at the mode, beyond √dim: where no draw of 
 RESTART = 2**31 - 1  # no step has this number: what folds it in has a key of its own
 ACCEPT = 0.6  # near the best acceptance of Langevin proposals, 0.57 in many dimensions and more in few
 LONGEST = 1.1  # a step may grow threefold, e^1.1: longer ones overshoot the mode, whatever is accepted
-PROBES = (
-    8  # rows at which chains of a model that is not identifiable are compared: a quarter of a minibatch's work, without gradients
-)
+PROBES = 8  # rows at which chains of a model that is not identifiable are compared: a quarter of a minibatch
 SCORING_ROWS = 1024  # rows that those steps see; their mode is about 1/32 of a reward's spread away from that of all rows
 
 
