@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,43 +27,21 @@ from ..models.base import Model
 from ..registry import register
 from . import potential as potentials
 from .base import Potential, Sampler
-from .concave import GUESSES, find_mode, has_one_mode
+from .comparing import PROBES, ChainInfo, Watch, accumulate, by_predictions, in_coordinates, predictions
+from .concave import find_mode, has_one_mode, starts_of
 from .langevin import Langevin
 from .metropolis import MALA
 from .modes import Modes, Whitening, find_modes, modes_of_arm, typical_information
 
-Watch = Callable[[Theta], Float[Array, " coordinates"]]
-"""What chains are compared by, as a function of θ."""
 Steps = int | Callable[[Int[Array, " arms"]], Int[Array, " arms"]] | str
 BLOCK = 240  # lanes at a time on a CPU: long enough for vectors, short enough for the cache; rows of 256 would share a place in it
 ACCELERATOR_BLOCK = 2**19
 SCORING_STEPS = 10  # Fisher scoring squares its error near the mode; the anchor only has to be close to it
-STARTS = 16  # points from which the way to a mode may begin: as many ends of the last refresh, and as many prior draws
 FAR = 6.0  # sds of the normal law at the mode, beyond √dim: where no draw of 10⁸ is, and where gradients are cut off
 RESTART = 2**31 - 1  # no step has this number: what folds it in has a key of its own
 ACCEPT = 0.6  # near the best acceptance of Langevin proposals, 0.57 in many dimensions and more in few
 LONGEST = 1.1  # a step may grow threefold, e^1.1: longer ones overshoot the mode, whatever is accepted
-PROBES = 8  # rows at which chains of a model that is not identifiable are compared: a quarter of a minibatch
 SCORING_ROWS = 1024  # rows that those steps see; their mode is about 1/32 of a reward's spread away from that of all rows
-
-
-class ChainInfo(NamedTuple):
-    """How chains went, in the coordinates in which those of an arm are compared.
-
-    They are those of θ, around each chain's own mode where modes were looked for. Of a model that is not `identifiable` they are
-    its mean rewards at PROBES rows of the arm: chains that predict alike agree, whatever their θ.
-    """
-
-    acceptance: Float[Array, "*lanes"]
-    half_means: Float[Array, "*lanes 2 coordinates"]
-    """Means of each chain over the third and the last quarter of its steps: what split R-hat compares."""
-    half_variances: Float[Array, "*lanes 2 coordinates"]
-    half_steps: Float[Array, "*lanes"]
-    place: Float[Array, "*lanes coordinates"]
-    """Where each chain ended."""
-    root: Any = ()
-    """A square root of each arm's covariance at the mode of its first chain, `[block, arms, dim, dim]`; empty where no mode was
-    looked for."""
 
 
 @module
@@ -223,7 +201,7 @@ class Chain:
 
         some = jnp.sum(count > 0)
         if self.scale == "mode":
-            starts = _starts(model, theta).reshape(pairs, -1, dim)
+            starts = starts_of(model, theta).reshape(pairs, -1, dim)
             find = find_mode if has_one_mode(model) else find_modes
             of_pair = lambda part, pair, chain: (  # noqa: E731
                 partial(
@@ -249,7 +227,7 @@ class Chain:
             lane = partial(self.lane, store, capacity, jnp.max(count[pair]), part == 1, C > 1)
             return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
 
-        coordinates = PROBES if _by_predictions(model, C > 1) else dim
+        coordinates = PROBES if by_predictions(model, C > 1) else dim
         halves = jnp.zeros((lanes, 2, coordinates))
         info = ChainInfo(jnp.zeros(lanes), halves, halves, jnp.ones(lanes), jnp.zeros((lanes, coordinates)))
         done = (theta.reshape(lanes, dim), info)
@@ -305,13 +283,13 @@ class Chain:
         else:
             anchor = reference if isinstance(at, Whitening) else self._mode(model, rows, scale, newton, reference)
             target = potentials.from_control_variate(model, rows, int(self.minibatch), anchor, scale, few=few)
-        watch = _predictions(model, rows) if _by_predictions(model, diagnose) else None
+        watch = predictions(model, rows) if by_predictions(model, diagnose) else None
         run = partial(self._iterate, key, limit=self._limit(model, n), diagnose=diagnose)
         if isinstance(at, Whitening):
             return self._around(run, key, target, at, theta, n, watch)
         if white is None:
             return run(target, theta, watch=watch)
-        z, info = run(white.potential(target), white.inverse @ (theta - reference), watch=_in_coordinates(watch, white))
+        z, info = run(white.potential(target), white.inverse @ (theta - reference), watch=in_coordinates(watch, white))
         return reference + white.root @ z, info
 
     def _around(self, run: Callable, key, target: Potential, white: Whitening, theta: Theta, n, watch: Watch | None):
@@ -324,7 +302,7 @@ class Chain:
         z = white.inverse @ (theta - white.centre)
         near = jnp.sqrt(jnp.sum(jnp.square(z))) < FAR + jnp.sqrt(dim)  # not so where z is not finite
         z = jnp.where(near, z, _random.normal(_random.fold_in(key, RESTART), (dim,)))
-        z, info = run(target, z, watch=_in_coordinates(watch, white), adapts=self.kernel.needs_value)
+        z, info = run(target, z, watch=in_coordinates(watch, white), adapts=self.kernel.needs_value)
         # An unadjusted chain has no test that would hold it; its end counts as stuck where it is as far as no draw is.
         far = ~(jnp.sqrt(jnp.sum(jnp.square(z))) < 2 * (FAR + jnp.sqrt(dim)))
         z = jnp.where(far, _random.normal(_random.fold_in(key, RESTART), (dim,)), z)
@@ -379,7 +357,7 @@ class Chain:
                 stretch = jnp.minimum(stretch + jnp.where(i < begin, info.acceptance - ACCEPT, 0.0), LONGEST)
             if diagnose:
                 inside = (i >= begin) & ((i >= begin + quarter) == (jnp.arange(2)[:, None] == 1))
-                moments = _accumulate(moments, seen(state.position), inside)
+                moments = accumulate(moments, seen(state.position), inside)
             return state, stretch, accepted + info.acceptance, moments
 
         zeros = jnp.zeros((2, *jax.eval_shape(seen, theta).shape))
@@ -392,56 +370,8 @@ class Chain:
         return state.position, ChainInfo(accepted / limit, mean, variances, steps, seen(state.position))
 
 
-def _by_predictions(model: Model, compared: bool) -> bool:
-    """Whether the chains of an arm are compared, and by what they predict."""
-    return compared and not model.identifiable
-
-
-def _predictions(model: Model, rows: potentials.Rows | None) -> Watch:
-    """The mean rewards at PROBES rows of an arm, the same for all of its chains; not finite where θ is not."""
-    assert rows is not None, "`needs_log` says so"
-    # One row in each of PROBES equal parts, at a random place: evenly spaced rows of periodic data would all be alike.
-    within = _random.uniform(_random.as_key(0), (PROBES,))
-    probes = rows.at(((jnp.arange(PROBES) + within) * (rows.n / PROBES)).astype(int))
-
-    def predict(theta: Theta) -> Float[Array, " probes"]:
-        means = jax.vmap(lambda obs, action: model.mean_reward(theta, obs, action))(probes.obs, probes.action)
-        return jnp.where(jnp.all(jnp.isfinite(theta)), means, jnp.nan)
-
-    return predict
-
-
-def _in_coordinates(watch: Watch | None, white: Whitening) -> Watch | None:
-    """What is watched, as a function of whitened coordinates."""
-    return None if watch is None else lambda z: watch(white.centre + white.root @ z)
-
-
-def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
-    """Draws from the prior of each arm, always the same: starts for the way to its mode."""
-    keys = _random.split(_random.as_key(0), STARTS)
-    return jax.vmap(lambda single: jax.vmap(single.init)(keys))(model)
-
-
-def _starts(model: Model, theta: Float[Array, "block arms chains dim"]) -> Float[Array, "block arms starts dim"]:
-    """Where the way to a mode may begin: at ends of the last refresh, or at their mean where there is one mode, and at guesses."""
-    guesses = _guesses(model)
-    if has_one_mode(model):
-        ends, guesses = jnp.mean(theta, 2, keepdims=True), guesses[:, :GUESSES]
-    else:
-        ends = theta[:, :, :STARTS]
-    return jnp.concatenate([ends, jnp.broadcast_to(guesses, (theta.shape[0], *guesses.shape))], 2)
-
-
 def _ceil_div(a, b):
     return (a + b - 1) // b
-
-
-def _accumulate(moments, x, inside):
-    count, mean, m2 = moments
-    count = count + inside
-    change = jnp.where(inside, x - mean, 0.0)
-    mean = mean + change / jnp.maximum(count, 1)
-    return count, mean, m2 + change * jnp.where(inside, x - mean, 0.0)
 
 
 def has_oracle(model: Any) -> bool:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from .. import _random
 from .._typing import Array, Float, Int, Theta
 from ..factors import cholesky, solve_transposed
 from ..models.base import Model
@@ -14,6 +15,7 @@ from .modes import MODES, Modes, Surface, Whitening
 CLOSE = 0.01  # sds of the posterior between the mode and what is taken for it
 ON_SAMPLE = 6  # Newton steps on a sample of the rows, before those on all of them
 MOST_STEPS = 100  # about 5 are taken; far out, where a likelihood is e^{-e^η}, one takes 1 off η
+STARTS = 16  # where there may be several modes: ends of the last refresh, and prior draws, from which the ways to them may begin
 GUESSES = 3  # prior draws from which the way to the mode may begin, beside the mean of the last chain ends
 
 
@@ -71,3 +73,19 @@ def find_mode(surface: Surface, starts: Float[Array, "starts dim"], prior_precis
     only = jnp.arange(MODES) == 0
     put = lambda x: jnp.where(only.reshape(-1, *[1] * x.ndim), x, 0.0)  # noqa: E731
     return Modes(jax.tree.map(put, white), jnp.where(only, 1.0, 0.0))
+
+
+def _guesses(model: Model) -> Float[Array, "arms starts dim"]:
+    """Draws from the prior of each arm, always the same: starts for the way to its mode."""
+    keys = _random.split(_random.as_key(0), STARTS)
+    return jax.vmap(lambda single: jax.vmap(single.init)(keys))(model)
+
+
+def starts_of(model: Model, theta: Float[Array, "block arms chains dim"]) -> Float[Array, "block arms starts dim"]:
+    """Where the way to a mode may begin: at ends of the last refresh, or at their mean where there is one mode, and at guesses."""
+    guesses = _guesses(model)
+    if has_one_mode(model):
+        ends, guesses = jnp.mean(theta, 2, keepdims=True), guesses[:, :GUESSES]
+    else:
+        ends = theta[:, :, :STARTS]
+    return jnp.concatenate([ends, jnp.broadcast_to(guesses, (theta.shape[0], *guesses.shape))], 2)

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from ..._typing import Array, Bool, Float, Int, Tree
 from ...history import Log
 from ...models.drawing import marginals
-from ...samplers.chain import ChainInfo, has_oracle
+from ...samplers.chain import has_oracle
+from ...samplers.comparing import ChainInfo
 
 
 def all_finite(theta: Array, n: Int[Array, " arms"]) -> Bool[Array, ""]:

@@ -16,7 +16,8 @@ from ...history.summaries import counts_of
 from ...models import marginal
 from ...models.base import Normal
 from ...models.drawing import arms_of, mean_and_slope, prior_draws
-from ...samplers.chain import Chain, ChainInfo
+from ...samplers.chain import Chain
+from ...samplers.comparing import ChainInfo
 from .base import Belief
 from .diagnostics import all_finite, least_of_seen, mean_over_seen, oracle_distance
 from .on_chain import OnChain, check_chain

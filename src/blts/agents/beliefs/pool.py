@@ -14,7 +14,8 @@ from ..._typing import Array, Bool, Float, Info, Int, Tree
 from ...declared import fact
 from ...history.summaries import counts_of
 from ...models.drawing import arms_of, mean_rewards, prior_draws
-from ...samplers.chain import Chain, ChainInfo
+from ...samplers.chain import Chain
+from ...samplers.comparing import ChainInfo
 from .base import Belief
 from .diagnostics import all_finite, least_of_seen, mean_over_seen, oracle_distance, split_rhat
 from .on_chain import OnChain, check_chain
