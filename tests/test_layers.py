@@ -16,6 +16,7 @@ SOURCE = ROOT / "src" / "blts"
 # From the top. A part imports parts of lower lines only; parts of one line know nothing of each other.
 LAYERS = (
     ("cli",),
+    ("service", "client", "openfeature"),
     ("paper", "report"),
     ("studies",),
     ("catalogue", "live"),

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BltsError
-from . import evaluate, experiment, listing, mdp, paper, simulate, study, worker
+from . import evaluate, experiment, keys, listing, mdp, paper, serve, simulate, study, worker
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -22,6 +22,8 @@ app.command("evaluate")(evaluate.command)
 app.command("list")(listing.command)
 app.command("paper")(paper.command)
 app.command("worker")(worker.command)
+app.command("serve")(serve.command)
+app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(mdp.app, name="mdp")
 app.add_typer(experiment.app, name="experiment")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,10 +19,13 @@ if TYPE_CHECKING:
 def command(
     every: Annotated[float, typer.Option(help="Seconds between two rounds.", min=0.1)] = 5.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and leave, for a scheduler of your own.")] = False,
+    while_stdin_is_open: Annotated[bool, typer.Option("--while-stdin-is-open", hidden=True)] = False,
     db: Db = None,
 ) -> None:
     """Refresh experiments when they are due, close windows, and keep every version's report. Two workers do no harm."""
     library()
+    if while_stdin_is_open:
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
     from ..live.worker import Worker
 
     worker = Worker(db)
@@ -37,6 +43,12 @@ def command(
             worker.run(every, _say)
     finally:
         worker.close()
+
+
+def _end_with_stdin() -> None:
+    """End this process when the one that started it is gone, which closes its standard input."""
+    sys.stdin.buffer.read()
+    os._exit(0)  # every change is one transaction, so it can end anywhere
 
 
 def _say(done: Done) -> None:

@@ -73,3 +73,9 @@ def compile_ahead(session: Session, n: int) -> None:
         _chunk(session, current, session.ticks(row, current), 0, size, () if nothing is None else nothing.part(0, 0, size))
         session.compiled.add((len(current.active), size))
         give_back_memory()
+
+
+def compile_all(session: Session) -> None:
+    """Compile what every `ask` runs, whatever its number of decisions."""
+    for size in policy.SIZES:
+        compile_ahead(session, size)

@@ -17,7 +17,7 @@ from ..batching import Batching
 from ..errors import ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, exposing, refreshing, reports, status, telling
+from . import arms, asking, creating, deciding, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
 from .damage import notices
 from .database import Database
@@ -98,7 +98,7 @@ class Experiment:
     @classmethod
     def open(
         cls,
-        url: str | os.PathLike[str] | None,
+        url: str | os.PathLike[str] | Database | None,
         name: str,
         *,
         clock: Callable[[], float] = time.time,
@@ -107,8 +107,11 @@ class Experiment:
         sampler: Belief | Chain | Agent | None = None,
         batching: Batching | None = None,
     ) -> Experiment:
-        """An experiment that exists. Parts made of functions, which no database holds, are given again."""
-        database = Database(url, create=False)
+        """An experiment that exists. Parts made of functions, which no database holds, are given again.
+
+        Several experiments of one process can share a `Database`, and with it their connections.
+        """
+        database = url if isinstance(url, Database) else Database(url, create=False)
         with database.read() as c:
             row = database.find(c, name)
         spec = Spec.from_json(row.spec, model=model, sampler=sampler, batching=batching)
@@ -140,6 +143,10 @@ class Experiment:
             paused, `strict`, or stopped without a promoted arm. Units that have a decision get it all the same.
         """
         return asking.ask(self.session, n, units, request_id, contexts, available)
+
+    def warm(self) -> None:
+        """Compile what asks run, for every number of decisions, so that none has to wait for it."""
+        deciding.compile_all(self.session)
 
     @notices
     def tell(

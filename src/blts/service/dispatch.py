@@ -1,0 +1,223 @@
+"""The steps that every request takes: whose key it is, what it may do, what it says, the handler, the answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from ..errors import BltsError
+from ..live import Experiment
+from . import limits
+from .keys import Key
+from .problems import Kind, Problem, no_experiment, problem_of
+from .roles import Permission, Role, may, roles_with
+from .state import Opened, Service
+
+T = TypeVar("T")
+log = logging.getLogger("blts.service")
+encode = msgspec.json.Encoder().encode
+
+
+class Reply(NamedTuple):
+    """An answer with more than a body."""
+
+    value: Any
+    status: int = 200
+    headers: dict[str, str] = {}  # noqa: RUF012 (never changed)
+
+
+class Route(NamedTuple):
+    """A line of the table of routes."""
+
+    method: str
+    path: str
+    permission: Permission | None
+    """What a caller needs; None where anybody may ask."""
+    handler: Callable[[Call], Awaitable[Any]]
+    summary: str
+    answer: Any
+    """The type of the answer."""
+    body: type | None = None
+    """The type of the body, where there is one."""
+    query: type | None = None
+    status: int = 200
+    media_type: str = "application/json"
+    """Of the answer."""
+    headers: tuple[str, ...] = ()
+    """Of the request, that the handler reads."""
+
+    @property
+    def needs_experiment(self) -> bool:
+        return "{experiment}" in self.path
+
+
+class Call:
+    """A request on its way to its handler."""
+
+    def __init__(self, service: Service, request: Request, key: Key | None):
+        self.service, self.request, self._key = service, request, key
+        self.body: Any = None
+        self.query: Any = None
+        self._opened: Opened | None = None
+
+    @property
+    def key(self) -> Key:
+        """Whose request it is."""
+        assert self._key is not None, "this route needs no key"
+        return self._key
+
+    @property
+    def opened(self) -> Opened:
+        """The experiment of the path, with its groups."""
+        assert self._opened is not None, "this route has no experiment"
+        return self._opened
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment of the path; what is done to it is done in the name of the key."""
+        return self.opened.experiment.acting(self.key.actor)
+
+    @property
+    def request_id(self) -> str | None:
+        """What makes a retry harmless: the header Idempotency-Key."""
+        return self.request.headers.get("idempotency-key")
+
+    def path(self, name: str) -> str:
+        """A part of the path."""
+        return self.request.path_params[name]
+
+    async def find_experiment(self) -> None:
+        """Open the experiment of the path, if the key is for it."""
+        name = self.path("experiment")
+        if not self.key.sees(name):
+            raise no_experiment(name)
+        self._opened = await self.service.experiment(name)
+
+
+def endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Response]]:
+    """What Starlette calls for a route."""
+    decoder = None if route.body is None else msgspec.json.Decoder(route.body)
+
+    async def respond(request: Request) -> Response:
+        try:
+            return await _respond(service, route, decoder, request)
+        except Problem as problem:
+            return problem.response()
+        except BltsError as error:
+            return problem_of(error).response()
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.url.path)
+            return Problem(Kind.broken, "blts failed at this request; the server's log says how.").response()
+
+    return respond
+
+
+async def _respond(service: Service, route: Route, decoder: Any, request: Request) -> Response:
+    key = None
+    if route.permission is not None:
+        key = await authenticated(service, request)
+        if not may(key.role, route.permission):
+            needed = ", ".join(roles_with(route.permission))
+            raise Problem(Kind.forbidden, f"This needs a key with one of the roles {needed}; this key is of the role {key.role}.")
+    call = Call(service, request, key)
+    if route.needs_experiment:
+        await call.find_experiment()
+    if decoder is not None:
+        call.body = read(decoder.decode, await _body(request))
+    if route.query is not None:
+        call.query = read(lambda given: msgspec.convert(given, route.query, strict=False), _query(request))
+    answer = await route.handler(call)
+    response = answer if isinstance(answer, Response) else _encoded(answer, route)
+    return response if key is None else _shared(response, request, key)
+
+
+async def authenticated(service: Service, request: Request) -> Key:
+    """The key of a request.
+
+    Args:
+        service: whose keys.
+        request: with the header Authorization: Bearer blts_….
+
+    Returns:
+        The key.
+
+    Raises:
+        Problem: there is none, it comes too often, or from a page that it is not for.
+    """
+    scheme, _, text = request.headers.get("authorization", "").partition(" ")
+    key = service.keys.known(text.strip()) if scheme.lower() == "bearer" else None
+    if key is None:
+        said = "This API key is unknown, revoked or over" if text else "Send an API key as Authorization: Bearer blts_…"
+        raise Problem(Kind.no_key, f"{said}; see: blts keys create --help.", {"WWW-Authenticate": "Bearer"})
+    origin = request.headers.get("origin")
+    if origin is not None and origin not in key.origins:
+        raise Problem(Kind.forbidden, f"This key is not for pages of {origin[:200]!r}; create one with that origin.")
+    service.buckets.take(key.id, key.rate or limits.RATE)
+    if key.role == Role.client:  # one key in many browsers
+        address = request.client.host if request.client else ""
+        service.buckets.take(f"{key.id} {address}", min(limits.ADDRESS_RATE, key.rate or limits.ADDRESS_RATE))
+    return key
+
+
+def read(decode: Callable[[Any], T], given: Any) -> T:
+    """What a caller sent, as the type that a route takes.
+
+    Raises:
+        Problem: it is not that.
+    """
+    try:
+        return decode(given)
+    except msgspec.ValidationError as error:
+        raise Problem(Kind.refused, f"{str(error).rstrip('.')}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(Kind.unreadable, f"The body is not JSON that can be read: {str(error).rstrip('.')}.") from None
+
+
+async def _body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem(Kind.media_type, "Send the body as JSON, with Content-Type: application/json.")
+    too_large = Problem(Kind.too_large, f"A request has at most {limits.BODY:,} bytes; send several.")
+    length = request.headers.get("content-length", "0")
+    if length.isdigit() and int(length) > limits.BODY:
+        raise too_large
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limits.BODY:
+            raise too_large
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _query(request: Request) -> dict[str, str]:
+    given = request.query_params.multi_items()
+    names = [name for name, _ in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise Problem(Kind.refused, f"The query has {name[:100]!r} more than once; give it once.")
+    return dict(given)
+
+
+def _encoded(answer: Any, route: Route) -> Response:
+    reply = answer if isinstance(answer, Reply) else Reply(answer, route.status)
+    if reply.status in (204, 304):
+        return Response(status_code=reply.status, headers=reply.headers)
+    return Response(encode(reply.value), reply.status, reply.headers, route.media_type)
+
+
+def _shared(response: Response, request: Request, key: Key) -> Response:
+    """Let the page that asked read the answer."""
+    origin = request.headers.get("origin")
+    if origin is not None and origin in key.origins:
+        response.headers["Access-Control-Allow-Origin"] = origin
+        response.headers["Vary"] = "Origin"
+        response.headers["Access-Control-Expose-Headers"] = "ETag, Retry-After"
+    return response

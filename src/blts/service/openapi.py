@@ -1,0 +1,103 @@
+"""The OpenAPI 3.1 document, made from the table of routes and the types that it names."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+
+from .. import __version__
+from .dispatch import Route
+from .problems import MEDIA_TYPE, Details, Kind
+from .roles import roles_with
+
+_PROBLEM = {"$ref": "#/components/schemas/Details"}
+_PROBLEMS_OF_KEYS = (Kind.no_key, Kind.forbidden, Kind.too_many)
+_PROBLEMS_OF_BODIES = (Kind.unreadable, Kind.too_large, Kind.media_type)
+
+
+def document(routes: tuple[Route, ...]) -> dict[str, Any]:
+    """The document of some routes.
+
+    Args:
+        routes: the table.
+
+    Returns:
+        What JSON can hold, in an order that does not change.
+    """
+    types = [t for route in routes for t in (route.answer, route.body) if t is not None]
+    schemas, components = msgspec.json.schema_components([*types, Details], ref_template="#/components/schemas/{name}")
+    found = iter(schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        answer = next(found)
+        body = None if route.body is None else next(found)
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, answer, body)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "blts",
+            "version": __version__,
+            "summary": "Decisions by posterior sampling, rewards when they come, and nothing acknowledged that is not stored.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "blts_<id>_<secret>"}},
+        },
+    }
+
+
+def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
+        "summary": route.summary,
+        "description": _description(route),
+        "parameters": _parameters(route),
+        "security": [] if route.permission is None else [{"key": []}],
+    }
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    sent: dict[str, Any] = {"description": "Done."}
+    if route.status not in (204, 304):
+        sent["content"] = {route.media_type: {"schema": answer}}
+    operation["responses"] = {str(route.status): sent} | {
+        str(kind.status): {"description": kind.title + ".", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
+        for kind in _problems(route)
+    }
+    return operation
+
+
+def _description(route: Route) -> str:
+    said = inspect.getdoc(route.handler) or ""
+    return said if route.permission is None else f"{said}\n\nRoles: {', '.join(roles_with(route.permission))}."
+
+
+def _problems(route: Route) -> list[Kind]:
+    kinds = [*_PROBLEMS_OF_KEYS] if route.permission is not None else []
+    if route.body is not None:
+        kinds += _PROBLEMS_OF_BODIES
+    if "{" in route.path:
+        kinds.append(Kind.not_found)
+    if route.body is not None or route.query is not None or "{" in route.path:
+        kinds.append(Kind.refused)
+    if "Idempotency-Key" in route.headers:
+        kinds.append(Kind.conflict)
+    if "If-Match" in route.headers:
+        kinds.append(Kind.stale)
+    if route.path != "/healthz":
+        kinds.append(Kind.unavailable)
+    return sorted(kinds, key=lambda kind: kind.status)
+
+
+def _parameters(route: Route) -> list[dict[str, Any]]:
+    parts = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    found = [{"name": part, "in": "path", "required": True, "schema": {"type": "string"}} for part in parts]
+    found += [{"name": name, "in": "header", "required": False, "schema": {"type": "string"}} for name in route.headers]
+    if route.query is not None:
+        schema = msgspec.json.schema(route.query)["$defs"][route.query.__name__]
+        for name, one in schema["properties"].items():
+            found.append({"name": name, "in": "query", "required": name in schema.get("required", []), "schema": one})
+    return found

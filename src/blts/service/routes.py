@@ -1,0 +1,8 @@
+"""Every route of the HTTP API, in the order in which they are tried: what is called most comes first."""
+
+from __future__ import annotations
+
+from .api import health, traffic
+from .dispatch import Route
+
+ROUTES: tuple[Route, ...] = (*traffic.ROUTES, *health.ROUTES)

@@ -1,0 +1,97 @@
+"""What all requests of a process share: the database, the keys, the experiments that are open, and threads to work in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from ..errors import UnknownName
+from ..live import Answer, Experiment
+from ..live.asking import Request
+from ..live.database import Database
+from .groups import Groups
+from .keys import Keys
+from .limits import Buckets
+from .problems import no_experiment
+from .settings import Settings
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 8  # for what is quick
+HEAVY = 1  # for reports and pages: they compute, and threads that compute only wait for each other
+
+
+class Opened:
+    """An experiment that is open in this process, and the groups in which its asks are stored."""
+
+    def __init__(self, experiment: Experiment, executor: ThreadPoolExecutor):
+        self.experiment = experiment
+        self.asks: Groups[Request, Answer] = Groups(experiment.ask_together, executor)
+
+
+class Service:
+    """What the requests of a process share.
+
+    Args:
+        settings: how the service runs.
+        database: where the experiments are; by default that of the settings.
+        clock: tells the time.
+    """
+
+    def __init__(self, settings: Settings, database: Database | None = None, clock: Callable[[], float] = time.time):
+        self.settings, self.clock = settings, clock
+        self.database = Database(settings.db) if database is None else database
+        self.keys = Keys(self.database, clock)
+        self.buckets = Buckets()
+        self.is_ready = False
+        """Whether the programs of all running experiments are compiled."""
+        self._threads = ThreadPoolExecutor(THREADS, "blts-quick")
+        self._heavy = ThreadPoolExecutor(HEAVY, "blts-heavy")
+        self._opened: dict[str, Opened] = {}
+        self._opening = asyncio.Lock()
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function in a thread, so that other requests are answered meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: function(*args, **kwargs))
+
+    async def compute(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for what takes long, one at a time."""
+        return await asyncio.get_running_loop().run_in_executor(self._heavy, lambda: function(*args, **kwargs))
+
+    async def experiment(self, name: str) -> Opened:
+        """An experiment by its name.
+
+        Raises:
+            Problem: there is none.
+        """
+        found = self._opened.get(name)
+        if found is None:
+            async with self._opening:
+                found = self._opened.get(name) or await self.run(self._open, name)
+                self._opened[name] = found
+        return found
+
+    def _open(self, name: str) -> Opened:
+        try:
+            return Opened(Experiment.open(self.database, name, clock=self.clock, actor="service"), self._threads)
+        except UnknownName:
+            raise no_experiment(name) from None
+
+    async def warm(self) -> None:
+        """Open all experiments that are not stopped and compile what their first asks run."""
+        for name in await self.run(self.database.names):
+            opened = await self.experiment(name)
+            await self.compute(opened.experiment.warm)
+        self.is_ready = True
+
+    async def close(self) -> None:
+        """Finish what was accepted, and give the connections back."""
+        for opened in self._opened.values():
+            await opened.asks.finished()
+        self._threads.shutdown()
+        self._heavy.shutdown()
+        self.database.close()
