@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from served import Served, experiment_in, served
 
 from blts.service.roles import Role
+from served import Served, experiment_in, served
 
 DECISIONS, REWARDS = "/v1/experiments/mail/decisions", "/v1/experiments/mail/rewards"
 
