@@ -59,7 +59,6 @@ def serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
             log_level="warning",
             access_log=False,
             server_header=False,
-            proxy_headers=not settings.beyond_loopback,
             timeout_graceful_shutdown=GRACE,
         )
 
