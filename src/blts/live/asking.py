@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from ..errors import ConfigError, shown, whole
+from ..errors import BltsError, ConfigError, shown, whole
 from . import chain, encoding, entries, ledger, schema
 from .answers import Answer, Decision, rewards_in_words
 from .checks import check_text
@@ -39,6 +39,8 @@ class Request(NamedTuple):
     id: str | None
     shown: Shown | None = None
     """What each decision is shown; None without contexts."""
+    actor: str | None = None
+    """Who asks, for the audit log; None is whoever opened the experiment."""
 
     @property
     def what(self) -> str:
@@ -60,16 +62,15 @@ class Request(NamedTuple):
         return decision._replace(unit=unit, available=decision.available and (mask is None or decision.arm in mask))
 
 
-def ask(
+def request_of(
     session: Session,
     n: int | None,
     units: Sequence[str] | None,
     request_id: str | None,
     contexts: Sequence[Mapping[str, Any]] | None = None,
     available: Sequence[Any] | None = None,
-) -> Answer:
-    """Up to n decisions, or one for each unit, perhaps in a transaction with the requests of other threads."""
-    session.database.check_process()  # before the locks of the threads that were not forked along
+) -> Request:
+    """Check what somebody asks for: n decisions, or one for each unit. Nothing is read or stored."""
     if units is None and n is None and isinstance(contexts, Sequence):
         n = len(contexts)
     if units is None:
@@ -82,7 +83,43 @@ def ask(
         request = Request(len(given), given, tuple(unit_hash(session, unit) for unit in given), request_id)
     if request_id is not None:
         check_text("request_id", request_id)
-    return session.asks.submit(request._replace(shown=shown_of(session.spec, contexts, available, request.n)))
+    return request._replace(shown=shown_of(session.spec, contexts, available, request.n), actor=session.actor)
+
+
+def ask(session: Session, request: Request) -> Answer:
+    """Answer a request, perhaps in a transaction with those of other threads."""
+    (answer,) = ask_together(session, [request])
+    if isinstance(answer, BltsError):
+        raise answer
+    return answer
+
+
+def ask_together(session: Session, requests: Sequence[Request]) -> list[Answer | BltsError]:
+    """Answer requests as if each had come alone and in this order, perhaps in a transaction with those of other threads.
+
+    Args:
+        session: the experiment.
+        requests: that were checked by `request_of`.
+
+    Returns:
+        For each its answer, or why there is none.
+    """
+    session.database.check_process()  # before the locks of the threads that were not forked along
+    group = [Waiting[Request, Answer](request) for request in requests]
+    try:
+        session.asks.submit(group)
+    except BltsError as error:
+        for waiting in group:
+            if not waiting.done:
+                waiting.fail(error)
+    return [waiting.outcome() for waiting in group]
+
+
+def ask_groups(session: Session, groups: Sequence[Waiting[list[Waiting[Request, Answer]], None]]) -> None:
+    """Answer the requests of several callers."""
+    ask_all(session, [waiting for group in groups for waiting in group.request])
+    for group in groups:
+        group.succeed(None)
 
 
 def _checked_units(units: Sequence[str]) -> Sequence[str]:
@@ -271,7 +308,13 @@ def _write(session: Session, c: sa.Connection, row: DbRow, current: Policy, plan
             _extend(requests, request=[plan.request.id], what=[plan.request.what], answer=[f"{{{span}}}"], position=[position])
         own_id = "null" if plan.request.id is None else json.dumps(plan.request.id)
         details.append(f'{{"n": {plan.request.n}, {span}, "request": {own_id}}}')
-    lines = {"position": positions, "what": "ask", "detail": details, "actor": session.actor, "at": now}
+    lines = {
+        "position": positions,
+        "what": "ask",
+        "detail": details,
+        "actor": [plan.request.actor or session.actor for plan in plans],
+        "at": now,
+    }
     written = (
         (schema.decisions, decisions, counts),
         (schema.contexts, contexts, counts if contexts["t"] else [0] * len(plans)),

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from ..errors import BltsError
+
 R = TypeVar("R")
 A = TypeVar("A")
 
@@ -27,6 +29,12 @@ class Waiting(Generic[R, A]):
 
     def fail(self, error: BaseException) -> None:
         self.error, self.done = error, True
+
+    def outcome(self) -> A | BltsError:
+        """Its answer, or an error that says in a sentence why there is none; any other error is raised."""
+        if self.error is not None and not isinstance(self.error, BltsError):
+            raise self.error
+        return self.error or self.answer  # type: ignore[return-value]
 
     def call(self) -> None:
         """Wake whoever waits for it: it is done, or it is their turn to answer the next group."""

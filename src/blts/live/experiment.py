@@ -14,11 +14,12 @@ from typing import Any
 
 from ..agents import Agent, Belief
 from ..batching import Batching
-from ..errors import ConfigError
+from ..errors import BltsError, ConfigError
 from ..models import Model
 from ..samplers import Chain
 from . import arms, asking, creating, deciding, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
+from .asking import Request
 from .damage import notices
 from .database import Database
 from .metrics import measuring, objective, stopping
@@ -45,6 +46,17 @@ class Experiment:
         self.session = context
         self.database, self.name, self.spec = context.database, context.name, context.spec
         self.id, self.code = context.id, context.code
+
+    def acting(self, actor: str) -> Experiment:
+        """The same experiment for somebody else: what is done with it is theirs in the audit log. It costs next to nothing.
+
+        Args:
+            actor: their name.
+
+        Returns:
+            An experiment that shares connections and everything in memory with this one, so that closing either closes both.
+        """
+        return Experiment(self.session.acting(actor))
 
     def __repr__(self) -> str:
         return f"Experiment({self.database.url.render_as_string()!r}, {self.name!r})"
@@ -142,7 +154,45 @@ class Experiment:
             The decisions, and where the experiment stands. There are fewer than asked for, and `why` says so, only where it is
             paused, `strict`, or stopped without a promoted arm. Units that have a decision get it all the same.
         """
-        return asking.ask(self.session, n, units, request_id, contexts, available)
+        return asking.ask(self.session, asking.request_of(self.session, n, units, request_id, contexts, available))
+
+    @notices
+    def request(
+        self,
+        n: int | None = None,
+        request_id: str | None = None,
+        *,
+        units: Sequence[str] | None = None,
+        contexts: Sequence[Mapping[str, Any]] | None = None,
+        available: Sequence[Any] | None = None,
+    ) -> Request:
+        """What `ask` would be asked, checked and not yet answered: for `ask_together`. The arguments are those of `ask`.
+
+        Raises:
+            ConfigError: the request is none that `ask` takes.
+        """
+        return asking.request_of(self.session, n, units, request_id, contexts, available)
+
+    @notices
+    def ask_together(self, requests: Sequence[Request]) -> list[Answer | BltsError]:
+        """Answer many requests as if each had come alone and in this order, in as few transactions as possible.
+
+        >>> from blts.live import Experiment
+        >>> mail = Experiment.create("sqlite://", "mail", ["A", "B"], "conversions", sampler="exact", batching="fixed", seed=1)
+        >>> asked = [mail.acting(who).request(units=[unit]) for who, unit in (("shop", "ann"), ("app", "bob"), ("app", "ann"))]
+        >>> ann, bob, again = (answer.decisions[0] for answer in mail.ask_together(asked))
+        >>> ann.id == again.id, ann.id == bob.id
+        (True, False)
+        >>> [line["actor"] for line in mail.audit() if line["what"] == "ask"]
+        ['shop', 'app']
+
+        Args:
+            requests: made by `request`. Each is written down as the one who made it (`acting`).
+
+        Returns:
+            For each its answer, or the error that `ask` would have raised.
+        """
+        return asking.ask_together(self.session, requests)
 
     def warm(self) -> None:
         """Compile what asks run, for every number of decisions, so that none has to wait for it."""

@@ -2,8 +2,8 @@
 
 The tables in `LEDGER` are only ever added to; the database itself refuses to change or delete their rows. What `experiments` and
 `arms` hold besides can be computed from them again, and `verify` does. Every operation writes one row of `audit`, whose `chain` is
-a digest of all rows that it wrote and of the operation before it (`chain`), so that a change anywhere is noticed. `reports` and
-`leases` are conveniences: nothing is lost with them.
+a digest of all rows that it wrote and of the operation before it (`chain`), so that a change anywhere is noticed. `reports`,
+`leases` and `jobs` are conveniences: nothing is lost with them. `keys` and `secrets` are those of the service.
 """
 
 from __future__ import annotations
@@ -196,6 +196,47 @@ leases = sa.Table(
     sa.Column("until", sa.Double, nullable=False),
 )
 
+jobs = sa.Table(  # what a worker is asked to do
+    "blts_jobs",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("experiment", BigInteger, sa.ForeignKey("blts_experiments.id"), nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),  # refresh, verify
+    sa.Column("detail", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),  # waiting, running, done, failed
+    sa.Column("result", sa.Text),
+    sa.Column("actor", sa.Text, nullable=False),
+    sa.Column("asked_at", sa.Double, nullable=False),
+    sa.Column("began_at", sa.Double),
+    sa.Column("ended_at", sa.Double),
+    sa.Index("blts_jobs_in", "state"),
+)
+
+keys = sa.Table(  # who may use the service
+    "blts_keys",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("hash", sa.Text, nullable=False),  # of the secret, which is shown once and never stored
+    sa.Column("role", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("experiments", sa.Text),  # names; NULL for all
+    sa.Column("origins", sa.Text),  # of browsers that may use it
+    sa.Column("rate", sa.Double),  # requests a second
+    sa.Column("created_at", sa.Double, nullable=False),
+    sa.Column("created_by", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.Double),
+    sa.Column("revoked_at", sa.Double),
+    sa.Column("revoked_by", sa.Text),
+)
+
+secrets = sa.Table(  # what the processes of one service share
+    "blts_secrets",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+    sa.Column("at", sa.Double, nullable=False),
+)
+
 LEDGER = (decisions, rewards, policies, audit, requests, vectors, units, exposures, measures, contexts)
 
 
@@ -218,7 +259,7 @@ def _from_file(step: int) -> Callable[[sa.Connection], None]:
     return run
 
 
-MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1), _from_file(2), _from_file(3))
+MIGRATIONS: tuple[Callable[[sa.Connection], None], ...] = (_from_file(1), _from_file(2), _from_file(3), _from_file(4))
 """Step i brings a database from version i to i + 1. Steps are frozen text and know nothing of the tables above, which are today's:
 a released step is never changed, and a new one is added below it (CONTRIBUTING.md says how)."""
 

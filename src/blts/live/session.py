@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import getpass
 import json
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -43,15 +44,26 @@ class Policy(NamedTuple):
         return [self.arms[i].label for i in self.active]
 
 
+@dataclasses.dataclass
+class _Kept:
+    """What was costly to read or build. Threads replace it at any time, so each attribute is read once for one use."""
+
+    fold: ledger.Fold
+    ticks: tuple[tuple[str, int, bool, tuple[int, ...]], policy.Clock] | None = None
+    current: Policy | None = None
+    built: tuple[Any, Built] | None = None
+    like: tuple[Any, Any] | None = None
+    model: Model | None = None
+    single_model: Model | None = None
+
+
 class Session:
     """One experiment in one database, with what is costly to build kept between calls."""
 
     def __init__(self, database: Database, name: str, spec: Spec, row: DbRow, clock: Callable[[], float], actor: str | None):
         self.database, self.name, self.spec = database, name, spec
         self.id, self.code, self.pepper = row.id, row.code, row.pepper
-        if actor is not None:
-            check_text("actor", actor)
-        self.actor = _who() if actor is None else actor
+        self.actor = _who() if actor is None else _checked_actor(actor)
         keep_programs()
         self.key = policy.root_key(spec.seed or 0)
         self.external = spec.batching.name == EXTERNAL
@@ -61,15 +73,25 @@ class Session:
         """Numbers of arms for which `policy.freeze` is compiled."""
         self.stored_vectors: set[str] = set()
         """Propensity vectors that are known to be in the database."""
-        self.fold = ledger.Fold(self.id, encoding=spec.encoding)
-        """The rewards that the last refresh learned from: the next one reads only what came since."""
-        self.asks: Combiner[Any, Any] = Combiner(lambda group: asking.ask_all(self, group))
+        self.asks: Combiner[Any, Any] = Combiner(lambda group: asking.ask_groups(self, group))
         """Where the requests of many threads come together."""
         self._clock = clock
-        self._ticks: tuple[tuple[str, int, bool, tuple[int, ...]], policy.Clock] | None = None
-        self._current: Policy | None = None
-        self._built: tuple[Any, Built] | None = None
-        self._like: tuple[Any, Any] | None = None
+        self._kept = _Kept(ledger.Fold(self.id, encoding=spec.encoding))
+
+    def acting(self, actor: str) -> Session:
+        """The same session for somebody else (`ConfigError` where that is no name): what is kept is kept for both."""
+        other = copy.copy(self)
+        other.actor = _checked_actor(actor)
+        return other
+
+    @property
+    def fold(self) -> ledger.Fold:
+        """The rewards that the last refresh learned from: the next one reads only what came since."""
+        return self._kept.fold
+
+    @fold.setter
+    def fold(self, fold: ledger.Fold) -> None:
+        self._kept.fold = fold
 
     def now(self) -> float:
         return time_of(self._clock)
@@ -82,21 +104,21 @@ class Session:
     def model(self) -> Model:
         """The model, for what all its arms share: its support and its statistics."""
         self.database.check_process()
-        return self._model
-
-    @cached_property
-    def _model(self) -> Model:
-        return self.spec.build(tuple(range(len(self.spec.arms))), self.spec.arms).model
+        found = self._kept.model
+        if found is None:
+            found = self._kept.model = self.spec.build(tuple(range(len(self.spec.arms))), self.spec.arms).model
+        return found
 
     @property
     def cached(self) -> Policy | None:
         """The version that was asked for last."""
-        return self._current
+        return self._kept.current
 
     def policy(self, c: sa.Connection, version: int) -> Policy:
-        if self._current is None or self._current.version != version:
-            self._current = self.load(c, version)
-        return self._current
+        current = self._kept.current
+        if current is None or current.version != version:
+            current = self._kept.current = self.load(c, version)
+        return current
 
     def load(self, c: sa.Connection, version: int) -> Policy:
         """A version from what is stored of it."""
@@ -106,9 +128,10 @@ class Session:
         active = tuple(json.loads(entry.arms))
         prior = json.loads(entry.about).get("prior", {})
         built = self.build(active, arms, prior)
-        if self._like is None or self._like[0] != (active, arms):  # tracing takes longer than the rest of a small request
-            self._like = (active, arms), jax.eval_shape(built.agent.init, self.key)
-        state = encoding.decode(entry.state, self._like[1])
+        like = self._kept.like
+        if like is None or like[0] != (active, arms):  # tracing takes longer than the rest of a small request
+            like = self._kept.like = (active, arms), jax.eval_shape(built.agent.init, self.key)
+        state = encoding.decode(entry.state, like[1])
         (law,) = encoding.decode(entry.law, [0])
         return Policy(version, active, arms, built, policy.Frozen(state, law, jnp.asarray(bool(entry.by_law))), prior)
 
@@ -118,26 +141,31 @@ class Session:
             return current
         return priors.fitted(self.single_model, arms, rewards)
 
-    @cached_property
+    @property
     def single_model(self) -> Model:
         """The model as it was given."""
-        return single_model(self.spec.model)
+        found = self._kept.single_model
+        if found is None:
+            found = self._kept.single_model = single_model(self.spec.model)
+        return found
 
     def build(self, active: tuple[int, ...], arms: tuple[Arm, ...], prior: dict[str, float]) -> Built:
         """The objects that decide, kept for the same arms and the same learned prior."""
-        if self._built is None or self._built[0] != (active, arms, prior):
-            self._built = (active, arms, prior), self.spec.build(active, arms, prior)
-        return self._built[1]
+        built = self._kept.built
+        if built is None or built[0] != (active, arms, prior):
+            built = self._kept.built = (active, arms, prior), self.spec.build(active, arms, prior)
+        return built[1]
 
     def ticks(self, row: DbRow, current: Policy) -> policy.Clock:
         """The clock that the experiment's row holds."""
-        if self._ticks is not None and self._ticks[0] == (row.clock, row.t, bool(row.due), current.active):
-            return self._ticks[1]
+        ticks = self._kept.ticks
+        if ticks is not None and ticks[0] == (row.clock, row.t, bool(row.due), current.active):
+            return ticks[1]
         return encoding.clock_from(row.clock, row.t, bool(row.due), self.key, current.built.batching, len(current.active))
 
     def keep_ticks(self, text: str, t: int, due: bool, current: Policy, ticks: policy.Clock) -> None:
         """A clock that was just written as `text`, for whoever reads it next."""
-        self._ticks = (text, t, due, current.active), ticks
+        self._kept.ticks = (text, t, due, current.active), ticks
 
 
 def time_of(clock: Callable[[], float]) -> float:
@@ -146,6 +174,11 @@ def time_of(clock: Callable[[], float]) -> float:
     if not isinstance(now, int | float) or not -1e15 < now < 1e15:
         raise ConfigError(f"The clock must give seconds since 1970; it gave {shown(now)}.")
     return float(now) + 0.0  # not every database keeps the sign of -0.0
+
+
+def _checked_actor(actor: str) -> str:
+    check_text("actor", actor)
+    return actor
 
 
 def _who() -> str:
