@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "blts"
 # From the top. A part imports parts of lower lines only; parts of one line know nothing of each other.
 LAYERS = (
     ("cli",),
-    ("service", "client", "openfeature"),
+    ("service",),
     ("paper", "report"),
     ("studies",),
     ("catalogue", "live"),

@@ -22,10 +22,12 @@ from .session import Session, time_of
 from .spec import Spec
 
 
-def create(url: str | os.PathLike[str] | None, name: str, spec: Spec, clock: Callable[[], float], actor: str | None) -> Session:
+def create(
+    url: str | os.PathLike[str] | Database | None, name: str, spec: Spec, clock: Callable[[], float], actor: str | None
+) -> Session:
     """A new experiment, or the one that the same call made before."""
     check_text("An experiment's name", name)
-    database, stated = Database(url), spec.seed is not None
+    database, stated = url if isinstance(url, Database) else Database(url), spec.seed is not None
     with database.read() as c:
         row = _row(c, name)
     if row is None:

@@ -74,7 +74,7 @@ class Experiment:
     @classmethod
     def create(
         cls,
-        url: str | os.PathLike[str] | None,
+        url: str | os.PathLike[str] | Database | None,
         name: str,
         arms: ArmsGiven | None = None,
         model: ModelGiven | None = None,
@@ -89,7 +89,8 @@ class Experiment:
         """A new experiment. The same call again is the same experiment; another one under its name is refused.
 
         Args:
-            url: a database URL or a path of a SQLite file; None takes the variable BLTS_DB, or blts.db.
+            url: a database URL or a path of a SQLite file; None takes the variable BLTS_DB, or blts.db. Several experiments of one
+                process can share a `Database`, and with it their connections.
             arms: labels, or a mapping from labels to what is known of them.
             model: "conversions", "counts", "numbers", "revenue" or a registered model by name, a mapping with its name and options,
                 or a model object.

@@ -60,7 +60,7 @@ class Told(msgspec.Struct):
     @staticmethod
     def of(told: live.Told) -> Told:
         """From what an experiment answers."""
-        return Told(**(told._asdict() | {"warnings": list(told.warnings)}))
+        return msgspec.convert(told._asdict(), Told)
 
 
 class Health(msgspec.Struct):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import inspect
 from typing import Any
 
 import msgspec
 
-from .. import __version__
 from .dispatch import Route
 from .problems import MEDIA_TYPE, Details, Kind
 from .roles import roles_with
@@ -38,7 +38,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "blts",
-            "version": __version__,
+            "version": importlib.metadata.version("blts"),
             "summary": "Decisions by posterior sampling, rewards when they come, and nothing acknowledged that is not stored.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
