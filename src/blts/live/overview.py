@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..errors import StoreError
 from . import reports, schema
-from .database import Database, DbRow, record
+from .database import Database, DbRow, checked, record
 from .standing import is_paused
 
 KEPT = 1000  # reports whose conclusions are remembered
@@ -53,7 +53,7 @@ def experiments(database: Database) -> list[dict[str, Any]]:
         alarming. "awaited" also counts rewards whose window is over.
     """
     with database.read() as c:
-        rows = [record(row) for row in c.execute(_ROWS)]
+        rows = [checked(record(row)) for row in c.execute(_ROWS)]
         arms: dict[int, list[tuple[str, int | None]]] = {row.id: [] for row in rows}
         for experiment, label, retired in c.execute(_ARMS):
             arms[experiment].append((label, retired))
