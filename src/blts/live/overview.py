@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -54,7 +54,7 @@ def experiments(database: Database) -> list[dict[str, Any]]:
     """
     with database.read() as c:
         rows = [checked(record(row)) for row in c.execute(_ROWS)]
-        arms: dict[int, list[tuple[str, int | None]]] = {row.id: [] for row in rows}
+        arms: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
         for experiment, label, retired in c.execute(_ARMS):
             arms[experiment].append((label, retired))
         found = {row.id: _remembered(row) for row in rows if row.report is not None}
