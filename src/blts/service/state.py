@@ -59,6 +59,7 @@ class Service:
         """Whether the programs of all running experiments are compiled."""
         self._threads = ThreadPoolExecutor(THREADS, "blts-quick")
         self._heavy = ThreadPoolExecutor(HEAVY, "blts-heavy")
+        self._warm_thread = ThreadPoolExecutor(1, "blts-warm")
         self._opened: dict[str, Opened] = {}
         self._opening = asyncio.Lock()
         self._warming: set[asyncio.Task[None]] = set()
@@ -102,7 +103,7 @@ class Service:
 
         async def warm() -> None:
             try:
-                await self.compute(opened.experiment.warm)
+                await asyncio.get_running_loop().run_in_executor(self._warm_thread, opened.experiment.warm)
             except Exception:
                 log.exception("Compiling ahead failed; first requests will wait for it")
 
@@ -119,4 +120,5 @@ class Service:
             await opened.asks.finished()
         self._threads.shutdown()
         self._heavy.shutdown()
+        self._warm_thread.shutdown(cancel_futures=True)
         self.database.close()
