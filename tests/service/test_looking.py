@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from served import MAIL, Served, experiment_in, served
 
 from blts.live.metrics.definition import Metric
 from blts.service import events as events_module
@@ -19,6 +18,7 @@ from blts.service.api import experiments
 from blts.service.bodies import Listing, Specification
 from blts.service.paging import paged
 from blts.service.roles import Role
+from served import MAIL, Served, experiment_in, served
 
 READER = Role.reader
 

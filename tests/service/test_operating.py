@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from served import CONVERSIONS, MAIL, Served, experiment_in, served
 
 from blts.live import Experiment
 from blts.service.roles import Role
+from served import CONVERSIONS, MAIL, Served, experiment_in, served
 
 OPERATOR, ADMIN, APP, READER = Role.operator, Role.admin, Role.app, Role.reader
 WHY = {"reason": "the test says so"}
