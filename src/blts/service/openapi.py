@@ -44,6 +44,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
+            "responses": _problem_responses(),
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "blts_<id>_<secret>"}},
         },
@@ -58,8 +59,9 @@ def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any]
         "parameters": _parameters(route),
         "security": [] if route.permission is None else [{"key": []}],
     }
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if body is not None and route.body is not None:
+        must = any(field.required for field in msgspec.structs.fields(route.body))  # elsewhere no body is an empty one
+        operation["requestBody"] = {"required": must, "content": {"application/json": {"schema": body}}}
     sent: dict[str, Any] = {"description": "Done."}
     if route.sends:
         sent["headers"] = {name: {"schema": {"type": "string"}} for name in route.sends}
@@ -70,14 +72,21 @@ def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any]
 
 
 def _problems_sent(route: Route) -> dict[str, Any]:
-    titles: dict[int, list[str]] = {}
-    for kind in _problems(route):
-        titles.setdefault(kind.status, []).append(f"{kind.title}.")
-    sent = {
-        str(status): {"description": " ".join(dict.fromkeys(said)), "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
-        for status, said in titles.items()
-    }
+    sent: dict[str, Any] = {str(kind.status): {"$ref": f"#/components/responses/{_name(kind)}"} for kind in _problems(route)}
     return sent | ({"304": {"description": "It is as the caller knows it."}} if "If-None-Match" in route.headers else {})
+
+
+def _name(kind: Kind) -> str:
+    """What the answer with a problem's status is called."""
+    return f"problem-{kind.status}"
+
+
+def _problem_responses() -> dict[str, Any]:
+    """One for each status, with the titles of all problems that have it."""
+    titles: dict[str, list[str]] = {}
+    for kind in Kind:
+        titles.setdefault(_name(kind), []).append(f"{kind.title}.")
+    return {name: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": _PROBLEM}}} for name, said in titles.items()}
 
 
 def _path(route: Route) -> str:
