@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blts.live import Experiment
+from blts.live.totals import totals
 from blts.service.roles import Role
 from served import CONVERSIONS, MAIL, Served, experiment_in, served
 
@@ -202,9 +202,9 @@ def test_a_stale_page_changes_nothing(service: Served, at: str) -> None:
     service.done(OPERATOR, "POST", f"{at}/pause", 204, json=WHY, headers={"If-Match": "*"})
 
 
-def test_of_two_changes_of_one_page_only_one_is_made(service: Served, at: str) -> None:
+def test_of_two_changes_of_one_page_only_one_is_made(url: str) -> None:
     """Each in its own transaction, at the same time; the arm that is left would otherwise be the last."""
-    experiment = Experiment.open(service.service.database, at.rpartition("/")[2])
+    experiment = experiment_in(url)
     seen, ended = experiment.definition()["mark"], []
     gate = threading.Barrier(2)
 
@@ -222,6 +222,7 @@ def test_of_two_changes_of_one_page_only_one_is_made(service: Served, at: str) -
     for thread in threads:
         thread.join()
     assert sorted(ended) == ["Stale", "done"]
+    assert totals(experiment.database)[:4] == (1, 0, 0, 0)
 
 
 def test_a_refresh_is_a_job(service: Served, at: str) -> None:
