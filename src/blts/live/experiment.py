@@ -21,6 +21,7 @@ from . import arms, asking, creating, deciding, exposing, refreshing, reports, s
 from .answers import Answer, Refreshed, Told
 from .damage import notices
 from .database import Database
+from .marks import Marked
 from .metrics import measuring, objective, stopping
 from .pages import Pages
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
@@ -29,7 +30,7 @@ from .session import Session
 from .spec import Spec
 
 
-class Experiment(Pages):
+class Experiment(Pages, Marked):
     """A live experiment in a database.
 
     >>> from blts.live import Experiment
@@ -245,6 +246,12 @@ class Experiment(Pages):
         return exposing.expose(self.session, decision_ids, units)
 
     @notices
+    def tell_exposures(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> Told:
+        """The same as `expose`, and nothing raises for an unknown decision: the answer says how many were accepted, and which were
+        recorded before ("duplicate") or are unknown."""
+        return exposing.tell(self.session, decision_ids, units)
+
+    @notices
     def tell_aggregate(
         self,
         arm: str,
@@ -306,9 +313,9 @@ class Experiment(Pages):
         return refreshing.refresh(self.session, bool(force))
 
     @notices
-    def add_arm(self, label: str, metadata: dict[str, Any] | None = None, **options: float) -> int:
+    def add_arm(self, label: str, metadata: dict[str, Any] | None = None, *, reason: str = "", **options: float) -> int:
         """A new arm from the next decision on; `options` are its own numbers of the model. The policy version it makes."""
-        return arms.add_arm(self.session, label, metadata, options)
+        return arms.add_arm(self.session, label, metadata, options, reason)
 
     @notices
     def retire_arm(self, label: str, reason: str = "") -> int:

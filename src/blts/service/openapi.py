@@ -31,9 +31,9 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        answer = next(found)
+        answer = None if route.answer is None else next(found)
         body = None if route.body is None else next(found)
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, answer, body)
+        paths.setdefault(_path(route), {})[route.method.lower()] = _operation(route, answer, body)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -44,13 +44,14 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
+            "responses": _problem_responses(),
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "blts_<id>_<secret>"}},
         },
     }
 
 
-def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None) -> dict[str, Any]:
+def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any] | None) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
         "summary": route.summary,
@@ -58,16 +59,39 @@ def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None
         "parameters": _parameters(route),
         "security": [] if route.permission is None else [{"key": []}],
     }
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if body is not None and route.body is not None:
+        must = any(field.required for field in msgspec.structs.fields(route.body))  # elsewhere no body is an empty one
+        operation["requestBody"] = {"required": must, "content": {"application/json": {"schema": body}}}
     sent: dict[str, Any] = {"description": "Done."}
-    if route.status not in (204, 304):
+    if route.sends:
+        sent["headers"] = {name: {"schema": {"type": "string"}} for name in route.sends}
+    if answer is not None:
         sent["content"] = {route.media_type: {"schema": answer}}
-    operation["responses"] = {str(route.status): sent} | {
-        str(kind.status): {"description": kind.title + ".", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
-        for kind in _problems(route)
-    }
+    operation["responses"] = {str(route.status): sent} | _problems_sent(route)
     return operation
+
+
+def _problems_sent(route: Route) -> dict[str, Any]:
+    sent: dict[str, Any] = {str(kind.status): {"$ref": f"#/components/responses/{_name(kind)}"} for kind in _problems(route)}
+    return sent | ({"304": {"description": "It is as the caller knows it."}} if "If-None-Match" in route.headers else {})
+
+
+def _name(kind: Kind) -> str:
+    """What the answer with a problem's status is called."""
+    return f"problem-{kind.status}"
+
+
+def _problem_responses() -> dict[str, Any]:
+    """One for each status, with the titles of all problems that have it."""
+    titles: dict[str, list[str]] = {}
+    for kind in Kind:
+        titles.setdefault(_name(kind), []).append(f"{kind.title}.")
+    return {name: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": _PROBLEM}}} for name, said in titles.items()}
+
+
+def _path(route: Route) -> str:
+    """The path without Starlette's word for a part that may have slashes."""
+    return route.path.replace(":path}", "}")
 
 
 def _description(route: Route) -> str:
@@ -76,7 +100,7 @@ def _description(route: Route) -> str:
 
 
 def _problems(route: Route) -> list[Kind]:
-    kinds = [*_PROBLEMS_OF_KEYS] if route.permission is not None else []
+    kinds = [*route.problems, *(_PROBLEMS_OF_KEYS if route.permission is not None else ())]
     if route.body is not None:
         kinds += _PROBLEMS_OF_BODIES
     if "{" in route.path:
@@ -87,13 +111,13 @@ def _problems(route: Route) -> list[Kind]:
         kinds.append(Kind.conflict)
     if "If-Match" in route.headers:
         kinds.append(Kind.stale)
-    if route.path != "/healthz":
+    if route.path not in ("/healthz", "/openapi.json"):
         kinds.append(Kind.unavailable)
     return sorted(kinds, key=lambda kind: kind.status)
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    parts = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    parts = [part[1:-1] for part in _path(route).split("/") if part.startswith("{")]
     found = [{"name": part, "in": "path", "required": True, "schema": {"type": "string"}} for part in parts]
     found += [{"name": name, "in": "header", "required": False, "schema": {"type": "string"}} for name in route.headers]
     if route.query is not None:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from .api import health, traffic
+from .api import events, experiments, health, jobs, keys, operating, pages, traffic
 from .dispatch import Route
 
-ROUTES: tuple[Route, ...] = (*traffic.ROUTES, *health.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *traffic.ROUTES,
+    *experiments.ROUTES,
+    *pages.ROUTES,
+    *operating.ROUTES,
+    *jobs.ROUTES,
+    *keys.ROUTES,
+    *events.ROUTES,
+    *health.ROUTES,
+)
