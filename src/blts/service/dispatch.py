@@ -14,7 +14,7 @@ from ..errors import BltsError
 from ..live import Experiment
 from . import limits
 from .keys import Key
-from .problems import Kind, Problem, no_experiment, problem_of
+from .problems import DETAILS, Kind, Problem, Shape, no_experiment, problem_of
 from .roles import Permission, Role, may, roles_with
 from .state import Opened, Service
 
@@ -50,6 +50,8 @@ class Route(NamedTuple):
     """Of the answer."""
     headers: tuple[str, ...] = ()
     """Of the request, that the handler reads."""
+    problems: Shape = DETAILS
+    """How problems are sent."""
 
     @property
     def needs_experiment(self) -> bool:
@@ -107,14 +109,15 @@ def endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Re
         try:
             return await _respond(service, route, decoder, request)
         except Problem as problem:
-            return problem.response()
+            return route.problems.response(problem, request)
         except BltsError as error:
-            return problem_of(error).response()
+            return route.problems.response(problem_of(error), request)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
-            return Problem(Kind.broken, "blts failed at this request; the server's log says how.").response()
+            problem = Problem(Kind.broken, "blts failed at this request; the server's log says how.")
+            return route.problems.response(problem, request)
 
     return respond
 

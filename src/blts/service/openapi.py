@@ -9,10 +9,9 @@ from typing import Any
 import msgspec
 
 from .dispatch import Route
-from .problems import MEDIA_TYPE, Details, Kind
+from .problems import Details, Kind
 from .roles import roles_with
 
-_PROBLEM = {"$ref": "#/components/schemas/Details"}
 _PROBLEMS_OF_KEYS = (Kind.no_key, Kind.forbidden, Kind.too_many)
 _PROBLEMS_OF_BODIES = (Kind.unreadable, Kind.too_large, Kind.media_type)
 
@@ -27,7 +26,8 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         What JSON can hold, in an order that does not change.
     """
     types = [t for route in routes for t in (route.answer, route.body) if t is not None]
-    schemas, components = msgspec.json.schema_components([*types, Details], ref_template="#/components/schemas/{name}")
+    shapes = {route.problems.type for route in routes} | {Details}
+    schemas, components = msgspec.json.schema_components([*types, *shapes], ref_template="#/components/schemas/{name}")
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -63,10 +63,14 @@ def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None
     sent: dict[str, Any] = {"description": "Done."}
     if route.status not in (204, 304):
         sent["content"] = {route.media_type: {"schema": answer}}
+    problems = [(str(route.problems.status(kind)), kind) for kind in reversed(_problems(route))]  # the first of a status is told
+    wrong = {"schema": {"$ref": f"#/components/schemas/{route.problems.type.__name__}"}}
     operation["responses"] = {str(route.status): sent} | {
-        str(kind.status): {"description": kind.title + ".", "content": {MEDIA_TYPE: {"schema": _PROBLEM}}}
-        for kind in _problems(route)
+        status: {"description": kind.title + ".", "content": {route.problems.media_type: wrong}}
+        for status, kind in sorted(dict(problems).items())
     }
+    if "If-None-Match" in route.headers:
+        operation["responses"]["304"] = {"description": "It is what the ETag says."}
     return operation
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from . import ofrep, tracking
 from .api import health, traffic
 from .dispatch import Route
 
-ROUTES: tuple[Route, ...] = (*traffic.ROUTES, *health.ROUTES)
+ROUTES: tuple[Route, ...] = (*traffic.ROUTES, *ofrep.ROUTES, *tracking.ROUTES, *health.ROUTES)

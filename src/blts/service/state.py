@@ -6,10 +6,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+import sqlalchemy as sa
 
 from ..errors import UnknownName
-from ..live import Answer, Experiment
+from ..live import Answer, Experiment, schema
 from ..live.asking import Request
 from ..live.database import Database
 from .groups import Groups
@@ -31,6 +33,8 @@ class Opened:
     def __init__(self, experiment: Experiment, executor: ThreadPoolExecutor):
         self.experiment = experiment
         self.asks: Groups[Request, Answer] = Groups(experiment.ask_together, executor)
+        self.values: dict[str, Any] = {}
+        """What arms are as values of a flag, by label, as far as anybody asked; an arm's metadata never change."""
 
 
 class Service:
@@ -53,6 +57,7 @@ class Service:
         self._heavy = ThreadPoolExecutor(HEAVY, "blts-heavy")
         self._opened: dict[str, Opened] = {}
         self._opening = asyncio.Lock()
+        self._names: dict[str, str] = {}
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread, so that other requests are answered meanwhile."""
@@ -75,6 +80,20 @@ class Service:
                 self._opened[name] = found
         return found
 
+    async def name_of(self, code: str) -> str | None:
+        """The name of the experiment whose decision ids begin with a code; None where there is none."""
+        found = self._names.get(code)
+        if found is None:
+            found = await self.run(self._find_name, code)
+            if found is not None:
+                self._names[code] = found
+        return found
+
+    def _find_name(self, code: str) -> str | None:
+        table = schema.experiments
+        with self.database.read() as c:
+            return c.execute(sa.select(table.c.name).where(table.c.code == code)).scalar_one_or_none()
+
     def _open(self, name: str) -> Opened:
         try:
             return Opened(Experiment.open(self.database, name, clock=self.clock, actor="service"), self._threads)
@@ -83,6 +102,7 @@ class Service:
 
     async def warm(self) -> None:
         """Open all experiments that are not stopped and compile what their first asks run."""
+        await self.run(lambda: self.keys.secret)
         for name in await self.run(self.database.names):
             opened = await self.experiment(name)
             await self.compute(opened.experiment.warm)
