@@ -28,6 +28,7 @@ from starlette.responses import Response
 
 from ..errors import BltsError, StoreError
 from ..live import Answer, Experiment
+from ..live.checks import check_text
 from ..live.entries import arms_of
 from . import signing
 from .dispatch import Call, Route, encode
@@ -123,12 +124,11 @@ async def evaluate_all(call: Call) -> Response:
 
 
 def _target(call: Call) -> str:
-    """Whom a flag is for (`Problem` where nobody is named)."""
+    """Whom a flag is for (`Problem` where nobody is named, `ConfigError` where it can be nobody's name)."""
     unit = call.body.context.get("targetingKey", "")
     if unit == "":
         raise NoTarget
-    if not isinstance(unit, str):
-        raise Problem(Kind.refused, "targetingKey must be text.")
+    check_text("targetingKey", unit)
     return unit
 
 
