@@ -50,7 +50,7 @@ class Route(NamedTuple):
     """Of the answer."""
     headers: tuple[str, ...] = ()
     """Of the request, that the handler reads."""
-    problems: Shape = DETAILS
+    shape: Shape = DETAILS
     """How problems are sent."""
 
     @property
@@ -109,15 +109,15 @@ def endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Re
         try:
             return await _respond(service, route, decoder, request)
         except Problem as problem:
-            return route.problems.response(problem, request)
+            return route.shape.response(problem, request)
         except BltsError as error:
-            return route.problems.response(problem_of(error), request)
+            return route.shape.response(problem_of(error), request)
         except ClientDisconnect:
             return Response(status_code=400)
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
             problem = Problem(Kind.broken, "blts failed at this request; the server's log says how.")
-            return route.problems.response(problem, request)
+            return route.shape.response(problem, request)
 
     return respond
 

@@ -191,7 +191,7 @@ def _values(experiment: Experiment) -> dict[str, Any]:
 
 ERRORS = Errors()
 ROUTES = (
-    Route("POST", PATH + "/{experiment}", Permission.evaluate, evaluate, "Evaluate a flag", Flag, Evaluate, problems=ERRORS),
+    Route("POST", PATH + "/{experiment}", Permission.evaluate, evaluate, "Evaluate a flag", Flag, Evaluate, shape=ERRORS),
     Route(
         "POST",
         PATH,
@@ -201,6 +201,6 @@ ROUTES = (
         Flags,
         Evaluate,
         headers=("If-None-Match",),
-        problems=ERRORS,
+        shape=ERRORS,
     ),
 )

@@ -26,7 +26,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         What JSON can hold, in an order that does not change.
     """
     types = [t for route in routes for t in (route.answer, route.body) if t is not None]
-    shapes = {route.problems.type for route in routes} | {Details}
+    shapes = {route.shape.type for route in routes} | {Details}
     schemas, components = msgspec.json.schema_components([*types, *shapes], ref_template="#/components/schemas/{name}")
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
@@ -63,10 +63,10 @@ def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None
     sent: dict[str, Any] = {"description": "Done."}
     if route.status not in (204, 304):
         sent["content"] = {route.media_type: {"schema": answer}}
-    problems = [(str(route.problems.status(kind)), kind) for kind in reversed(_problems(route))]  # the first of a status is told
-    wrong = {"schema": {"$ref": f"#/components/schemas/{route.problems.type.__name__}"}}
+    problems = [(str(route.shape.status(kind)), kind) for kind in reversed(_problems(route))]  # the first of a status is told
+    wrong = {"schema": {"$ref": f"#/components/schemas/{route.shape.type.__name__}"}}
     operation["responses"] = {str(route.status): sent} | {
-        status: {"description": kind.title + ".", "content": {route.problems.media_type: wrong}}
+        status: {"description": kind.title + ".", "content": {route.shape.media_type: wrong}}
         for status, kind in sorted(dict(problems).items())
     }
     if "If-None-Match" in route.headers:
