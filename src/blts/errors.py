@@ -113,7 +113,8 @@ class UnknownName(BltsError, LookupError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
         known = sorted(one for one in known if isinstance(one, str))  # a damaged database may have anything
-        super().__init__(f"There is no {kind} named {shown(name)}.{did_you_mean(name, known)} Known: {', '.join(known)}.")
+        others = f" Known: {', '.join(known)}." if known else ""
+        super().__init__(f"There is no {kind} named {shown(name)}.{did_you_mean(name, known)}{others}")
 
 
 class Lost(BltsError, AttributeError):

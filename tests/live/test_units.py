@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from blts.errors import BltsError, ConfigError, StoreError
 from blts.live import Experiment, SharedSeed, asking, database, schema
 from blts.live.combining import Combiner, Waiting
+from blts.live.request import Request, unit_hash
 from experiments import LABELS, created, made, rewarded
 
 EXACT = {"model": "bernoulli", "sampler": "exact", "batching": "external"}
@@ -141,7 +142,7 @@ def test_units_are_not_stored_in_clear(tmp_path):
         (hashed,) = c.execute("SELECT unit FROM blts_units").fetchone()
     c.close()
     other = made(tmp_path, "other")
-    assert asking.unit_hash(other.session, unit) != hashed == asking.unit_hash(experiment.session, unit)  # keyed
+    assert unit_hash(other.session, unit) != hashed == unit_hash(experiment.session, unit)  # keyed
 
 
 def test_a_unit_named_like_a_decision_is_exposed_by_its_own_name(tmp_path):
@@ -243,9 +244,9 @@ REQUESTS = (
 )
 
 
-def request_of(experiment: Experiment, n, units, request_id) -> asking.Request:
+def request_of(experiment: Experiment, n, units, request_id) -> Request:
     given = units or ()
-    return asking.Request(n or len(given), units, tuple(asking.unit_hash(experiment.session, u) for u in given), request_id)
+    return Request(n or len(given), units, tuple(unit_hash(experiment.session, u) for u in given), request_id)
 
 
 def ledger_of(experiment: Experiment) -> dict:

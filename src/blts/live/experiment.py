@@ -19,16 +19,17 @@ from ..models import Model
 from ..samplers import Chain
 from . import arms, asking, creating, deciding, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
-from .asking import Request
 from .damage import notices
 from .database import Database
 from .metrics import measuring, objective, stopping
+from .pages import Pages
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
+from .request import Request, request_of
 from .session import Session
 from .spec import Spec
 
 
-class Experiment:
+class Experiment(Pages):
     """A live experiment in a database.
 
     >>> from blts.live import Experiment
@@ -155,7 +156,7 @@ class Experiment:
             The decisions, and where the experiment stands. There are fewer than asked for, and `why` says so, only where it is
             paused, `strict`, or stopped without a promoted arm. Units that have a decision get it all the same.
         """
-        return asking.ask(self.session, asking.request_of(self.session, n, units, request_id, contexts, available))
+        return asking.ask(self.session, request_of(self.session, n, units, request_id, contexts, available))
 
     @notices
     def request(
@@ -172,7 +173,7 @@ class Experiment:
         Raises:
             ConfigError: the request is none that `ask` takes.
         """
-        return asking.request_of(self.session, n, units, request_id, contexts, available)
+        return request_of(self.session, n, units, request_id, contexts, available)
 
     @notices
     def ask_together(self, requests: Sequence[Request]) -> list[Answer | BltsError]:
@@ -341,16 +342,6 @@ class Experiment:
         """Where the experiment stands, as JSON could hold it."""
         found = status.status(self.session)
         return found | stopping.said(self, found)
-
-    @notices
-    def audit(self) -> list[dict[str, Any]]:
-        """Everything that was done, in order."""
-        return status.audit(self.session)
-
-    @notices
-    def policy(self, version: int | None = None) -> dict[str, Any]:
-        """A policy version as it was written; by default the one in use."""
-        return status.policy_entry(self.session, version)
 
     def verify(self) -> list[str]:
         """Replay the ledger and compare, bit for bit; the differences, of which there should be none."""

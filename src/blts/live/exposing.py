@@ -9,8 +9,9 @@ import sqlalchemy as sa
 
 from ..errors import ConfigError, shown
 from . import entries, ledger, schema
-from .asking import unit_hash, units_of
+from .asking import units_of
 from .database import chunks
+from .request import unit_hash
 from .telling import index_of, several
 
 if TYPE_CHECKING:

@@ -58,7 +58,7 @@ def report(experiment: Experiment) -> dict[str, Any]:
         stored = _row(c, experiment.id, None) if row.t > FRESH else None
     if stored is None:
         return fresh(experiment)
-    found = _read(experiment, stored)
+    found = read(experiment.code, stored)
     found["as_of"]["later_entries"] = row.entries - found["as_of"]["entries"]
     return found
 
@@ -70,18 +70,19 @@ def kept(experiment: Experiment, version: int) -> dict[str, Any]:
         row = _row(c, experiment.id, version)
     if row is None:
         raise ConfigError(f"No report of version {version} is stored; the worker stores them: blts worker.")
-    return _read(experiment, row)
+    return read(experiment.code, row)
 
 
 def last(experiment: Experiment) -> dict[str, Any] | None:
     """The report that was stored last; None where there is none."""
     with experiment.database.read() as c:
         row = _row(c, experiment.id, None)
-    return None if row is None else _read(experiment, row)
+    return None if row is None else read(experiment.code, row)
 
 
-def _read(experiment: Experiment, row: Any) -> dict[str, Any]:
-    if digest(experiment.code, row.version, row.report, row.at) != row.digest:
+def read(code: str, row: Any) -> dict[str, Any]:
+    """The report in a row of theirs, of the experiment with this code (`StoreError` where it was changed)."""
+    if digest(code, row.version, row.report, row.at) != row.digest:
         raise StoreError(f"The stored report of version {row.version} was changed; run: blts experiment verify.")
     return json.loads(row.report)
 

@@ -292,11 +292,14 @@ class Spec:
             setting = setting._replace(model=model, shared=True, features=columns)
         if agent.actions != len(active):
             raise ConfigError(f"{self.sampler.words} plays {agent.actions} arms and the experiment has {len(active)}.")
-        labels = [arms[i].label for i in active]
-        added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
-        mixture = policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in), self.floors_first)
+        mixture = self.mixture([arms[i].label for i in active])
         obs = shown_to(len(self.encoding.columns), len(active)) if self.encoding is not None else ()
         return policy.Built(model, agent, batching_of(self.batching, setting), mixture, obs)
+
+    def mixture(self, labels: Sequence[str]) -> policy.Mixture:
+        """What is mixed into the propensities of arms with these labels."""
+        added = [self.floor + (self.control_share if label == self.control else 0.0) for label in labels]
+        return policy.Mixture(jnp.asarray(added, float), jnp.asarray(self.burn_in), self.floors_first)
 
     @property
     def encoding(self) -> Encoding | None:

@@ -120,8 +120,13 @@ def warnings(spec: Spec, about: dict[str, Any]) -> list[str]:
 
 def allocation(current: Policy) -> np.ndarray:
     """The propensities of the active arms after burn-in; NaN where they are not the same for the whole batch."""
-    added = np.asarray(current.built.mixture.added, float)
-    return added + (1 - added.sum()) * np.asarray(current.frozen.law, float)
+    return mixed(current.built.mixture, current.frozen.law)
+
+
+def mixed(mixture: policy.Mixture, law: Any) -> np.ndarray:
+    """The propensities after burn-in of arms that the agent itself would play with those of `law`."""
+    added = np.asarray(mixture.added, float)
+    return added + (1 - added.sum()) * np.asarray(law, float)
 
 
 def allocation_error(current: Policy) -> float | None:
@@ -167,7 +172,12 @@ def audit(session: Session) -> list[dict[str, Any]]:
     table = schema.audit
     with session.database.read() as c:
         found = c.execute(sa.select(table).where(table.c.experiment == session.id).order_by(table.c.position)).all()
-    return [{"position": r.position, "at": r.at, "actor": r.actor, "what": r.what, "detail": json.loads(r.detail)} for r in found]
+    return [line(row) for row in found]
+
+
+def line(row: Any) -> dict[str, Any]:
+    """A row of the audit log for a reader."""
+    return {"position": row.position, "at": row.at, "actor": row.actor, "what": row.what, "detail": json.loads(row.detail)}
 
 
 def set_paused(session: Session, paused: bool, reason: str) -> None:

@@ -15,9 +15,10 @@ from ..errors import ConfigError, UnknownName, shown, whole
 from ..models import Model
 from . import aggregate, entries, ledger
 from .answers import Told
-from .asking import MOST_AT_ONCE, unit_hash, units_of
+from .asking import units_of
 from .checks import check_reason, check_text, outside
 from .database import DbRow
+from .request import MOST_AT_ONCE, unit_hash
 from .status import warnings
 
 if TYPE_CHECKING:

@@ -1,8 +1,9 @@
-"""The worker: refreshes what is due, closes windows, and keeps every version's report. Two workers do no harm."""
+"""The worker: refreshes what is due, closes windows, runs jobs, and keeps every version's report. Two workers do no harm."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import socket
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from ..errors import BltsError, ConfigError, type_and_message
-from . import reports, schema
+from . import jobs, leases, reports, schema
 from .damage import noticed
 from .database import Database
 from .experiment import Experiment
@@ -22,7 +23,8 @@ from .metrics import stopping
 if TYPE_CHECKING:
     from .answers import Refreshed
 
-LEASE = 120.0  # seconds for which others leave an experiment to a worker
+LEASE = leases.LEASE
+JOBS_SECONDS = 1.0  # between two looks for jobs
 EXTERNAL_SECONDS = 60.0  # between refreshes of external batches without a cadence of their own
 
 
@@ -34,7 +36,7 @@ class Done(NamedTuple):
     problem: str | None
     """Why it could not be looked after."""
     did: tuple[str, ...] = ()
-    """What guardrails or the stopping rule had it do."""
+    """What jobs, guardrails or the stopping rule had it do."""
     others: tuple[str, ...] = ()
     """Policy versions that others wrote since the worker's last look, in sentences: changes of arms are versions too."""
 
@@ -78,9 +80,8 @@ class Worker:
 
     def close(self) -> None:
         """Give the connections back, and the leases, so that the next worker need not wait for their ends."""
-        table = schema.leases
-        with contextlib.suppress(BltsError), self.database.write() as c:
-            c.execute(sa.delete(table).where(table.c.holder == self.holder))
+        with contextlib.suppress(BltsError):
+            leases.give_back(self.database, self.holder)
         for experiment in self._opened.values():
             experiment.close()
         self.database.close()
@@ -94,8 +95,17 @@ class Worker:
         done = [self._look_after(name) for name in self.database.names()]
         return [one for one in done if one is not None]
 
+    def run_jobs(self) -> list[Done]:
+        """Look after the experiments that have jobs, if any: one query where there are none.
+
+        Returns:
+            What was done.
+        """
+        done = [self._look_after(name) for name in jobs.waiting(self.database, self.holder, self._clock())]
+        return [one for one in done if one is not None]
+
     def run(self, seconds: float, say: Callable[[Done], None], *, wait: Callable[[float], object] = time.sleep) -> None:
-        """Look after every experiment again and again, until interrupted.
+        """Look after every experiment again and again, and between two rounds every second for jobs, until interrupted.
 
         Args:
             seconds: between two rounds.
@@ -107,15 +117,21 @@ class Worker:
         while True:
             for one in self.once():
                 say(one)
-            wait(seconds)
+            looks = math.ceil(seconds / JOBS_SECONDS)
+            for _ in range(looks):
+                wait(seconds / looks)
+                for one in self.run_jobs():
+                    say(one)
 
     def _look_after(self, name: str) -> Done | None:
         new: Refreshed | None = None
+        did: tuple[str, ...] = ()
         others: tuple[str, ...] = ()
         try:
             experiment = self._open(name)
             if not self._lease(experiment):
                 return None
+            did = self._run_jobs(experiment)
             with noticed(experiment.session):
                 refreshed = experiment.refresh() if self._may(experiment) else None
                 if refreshed is not None and refreshed.refreshed:
@@ -123,14 +139,32 @@ class Worker:
                     self._seen[name] = refreshed.version
                 new_report = reports.keep(experiment)
                 said = _alarms(experiment) if new_report else []
-                did = (*said, *stopping.act(experiment))
+                did += (*said, *stopping.act(experiment))
                 if did:
                     self._seen[name] = _last_version(experiment)
         except BltsError as error:  # one experiment's trouble is not that of the others
-            return Done(name, new, str(error), others=others)
+            return self._problem(Done(name, new, str(error), did, others))
         except Exception as error:  # nor is what its model, a user's own, may raise
-            return Done(name, new, f"It cannot be looked after ({type_and_message(error)}).", others=others)
+            return self._problem(Done(name, new, f"It cannot be looked after ({type_and_message(error)}).", did, others))
         return Done(name, new, None, did, others) if new is not None or did else None
+
+    def _run_jobs(self, experiment: Experiment) -> tuple[str, ...]:
+        """Run what others asked for; how each ended."""
+        found = jobs.unfinished(experiment)
+        if not found:
+            return ()
+        with leases.renewed(lambda: self._lease(experiment)):
+            return tuple(jobs.in_words(jobs.run(experiment, job)) for job in found)
+
+    def _problem(self, done: Done) -> Done:
+        """The same, and where the experiment cannot even be opened, an end of its jobs: nobody could run them."""
+        if done.experiment not in self._opened and done.problem is not None:
+            with contextlib.suppress(BltsError):
+                with self.database.read() as c:
+                    number = self.database.find(c, done.experiment).id
+                if leases.take(self.database, number, self.holder, self._clock()):
+                    jobs.fail(self.database, number, done.problem, self._clock())
+        return done
 
     def _open(self, name: str) -> Experiment:
         if name not in self._opened:
@@ -148,16 +182,4 @@ class Worker:
 
     def _lease(self, experiment: Experiment) -> bool:
         """Take or renew the lease of an experiment; False where another worker has it."""
-        table, now = schema.leases, self._clock()
-        with self.database.write() as c:
-            c.execute(sa.select(schema.experiments.c.id).where(schema.experiments.c.id == experiment.id).with_for_update())
-            held = c.execute(sa.select(table).where(table.c.experiment == experiment.id)).first()
-            others = held is not None and held.holder != self.holder and isinstance(held.until, float)
-            if held is not None and others and now < held.until <= now + LEASE:
-                return False
-            mine = {"holder": self.holder, "until": now + LEASE}
-            if held is None:
-                c.execute(sa.insert(table).values(experiment=experiment.id, **mine))
-            else:
-                c.execute(sa.update(table).where(table.c.experiment == experiment.id).values(**mine))
-        return True
+        return leases.take(self.database, experiment.id, self.holder, self._clock())
