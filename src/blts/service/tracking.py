@@ -18,7 +18,8 @@ import msgspec
 from msgspec import Meta
 
 from ..live import Experiment, Told
-from ..live.asking import unit_hash, units_of
+from ..live.asking import units_of
+from ..live.request import unit_hash
 from . import signing
 from .bodies import Body, Number, Text
 from .dispatch import Call, Route
