@@ -7,7 +7,7 @@ export XLA_FLAGS ?=
 # Hundreds of processes are started by tests; without bytecode each would parse the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all test paper check slow bench outputs clean
+.PHONY: all serve test paper check slow bench outputs clean
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
@@ -17,6 +17,10 @@ all: test slow
 
 paper: $(VENV)/installed
 	$(BIN)/blts paper
+
+# The service with three example experiments and simulated visitors.
+serve: $(VENV)/serve
+	$(BIN)/blts demo
 
 check: $(VENV)/dev
 	$(BIN)/ruff format --check .
@@ -41,7 +45,12 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
 	touch $@
 
+$(VENV)/serve: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve]'
+	touch $@
+
 $(VENV)/dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	touch $@ $(VENV)/installed
+	touch $@ $(VENV)/installed $(VENV)/serve

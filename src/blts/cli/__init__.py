@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BltsError
-from . import evaluate, experiment, keys, listing, mdp, paper, serve, simulate, study, worker
+from . import demo, evaluate, experiment, keys, listing, mdp, paper, serve, simulate, study, worker
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -23,6 +23,7 @@ app.command("list")(listing.command)
 app.command("paper")(paper.command)
 app.command("worker")(worker.command)
 app.command("serve")(serve.command)
+app.command("demo")(demo.command)
 app.add_typer(keys.app, name="keys")
 app.add_typer(study.app, name="study")
 app.add_typer(mdp.app, name="mdp")

@@ -296,6 +296,11 @@ def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, pl
     return out
 
 
+def standing_answer(row: DbRow) -> Answer:
+    """An answer without decisions: where the experiment stands."""
+    return Answer((), *_state(row, row.closing, 0), is_paused(row), None, row.stopped is not None)
+
+
 def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, ...], asked: int, strict: bool) -> Answer:
     why = None
     if len(decisions) < asked:

@@ -31,6 +31,8 @@ WAITING = "pending"
 MOMENTS = {"asked_at", "told_at", "exposed_at"}
 STATUSES = (WAITING, "told", "corrected", "aggregate", "default", "missing", "cancelled")
 """What became of a decision: nothing yet, or the kind of its last entry."""
+FEEDBACK = {"told", "corrected", "aggregate"}
+"""Those that somebody told; the others are what silence counts as."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,8 @@ class DecisionTable:
     """What each decision was shown; None in an experiment without features."""
     available: list[list[int] | None] | None = None
     """Numbers of the arms that each could be; None for all active ones."""
+    delays: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.float32))
+    """Seconds from the decision to its first reward, told or in a total; NaN where there was none. A rehearsal has no times."""
 
     @property
     def t(self) -> np.ndarray:
@@ -99,6 +103,7 @@ def table_of(experiment: Experiment) -> DecisionTable:
         arm, batch, policy, law = (np.empty(T, np.int32) for _ in range(4))
         at, exposed, reward, told = (np.full(T, np.nan) for _ in range(4))
         kinds, code = np.zeros(T, np.int8), {name: i for i, name in enumerate(STATUSES)}
+        delays = np.full(T, np.nan, np.float32)
         place = {name: i for i, (_, name, _) in enumerate(laws)}
         table = schema.decisions
         columns = table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector, table.c.at
@@ -118,6 +123,7 @@ def table_of(experiment: Experiment) -> DecisionTable:
             t, names, values, times = zip(*rows, strict=True)
             i = np.array(t) - 1  # where a decision comes twice, NumPy keeps the last
             kinds[i], reward[i], told[i] = [code[name] for name in names], np.array(values, float), np.array(times)
+            _keep_first(delays, i, np.array([name in FEEDBACK for name in names]), np.maximum(np.array(times) - at[i], 0))
             entries += len(rows)
         shown = ledger.contexts_between(c, experiment.id, 0, T) if experiment.spec.features else None
     K = len(known)
@@ -138,7 +144,14 @@ def table_of(experiment: Experiment) -> DecisionTable:
     available = None if shown is None else [None if mask is None else json.loads(mask) for _, mask in shown]
     give_back_memory()  # what rows took
     decided = experiment.code, arm, batch, policy, at, exposed, kinds, reward, told, Propensities(vectors, law), labels, active
-    return DecisionTable(*decided, contexts, available)
+    return DecisionTable(*decided, contexts, available, delays)
+
+
+def _keep_first(delays: np.ndarray, which: np.ndarray, feedback: np.ndarray, new: np.ndarray) -> None:
+    """Note the delays of first rewards. Entries come in their order, a decision perhaps several times."""
+    which, new = which[feedback][::-1], new[feedback][::-1]  # where a decision comes twice, NumPy keeps the last
+    first = np.isnan(delays[which])
+    delays[which[first]] = new[first]
 
 
 def _whole(values: Sequence[Any]) -> np.ndarray:

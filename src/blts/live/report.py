@@ -11,10 +11,11 @@ import sqlalchemy as sa
 
 from ..compilation import give_back_memory
 from ..models import Model
-from . import schema
-from .conclusions import estimates
+from . import entries, schema
+from .conclusions import estimates, history
 from .conclusions.comparing import Seen, Version, compare, data_of
 from .conclusions.counted import counted
+from .conclusions.feedback import feedback
 from .conclusions.posterior import LEVEL, compile_draws
 from .conclusions.words import number
 from .export import WAITING, DecisionTable, table_of
@@ -52,11 +53,14 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     with experiment.database.read() as c:
         row = experiment.database.find(c, experiment.name)
         current, failings = compared(experiment, c), last_failings(experiment.session, c)
+        labels = entries.labels(experiment.session, c)
+        versions = history.versions(experiment.session, c, row.versions, labels)
     if not experiment.spec.features:
         compile_draws(current.built.model)
     spec, table = experiment.spec, table_of(experiment)
     table = dataclasses.replace(table, active=[k in current.active for k in range(len(table.labels))])
-    known = counted(table, spec, _now(experiment))
+    now = _now(experiment)
+    known = counted(table, spec, now)
     seen = Seen(table, known, spec, current.built.model)
     version = Version(current.active, lambda data: _model(experiment, current, data), allocation(current), failings)
     entry = experiment.policy(row.version)
@@ -93,6 +97,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
             "total": number(gain.total),
         },
         "why_estimates_differ": WHY if seen.adapted else NOT_ADAPTED,
+        "feedback": feedback(table, known, now),
+        "history": {"policies": versions, **history.cumulative(table, known)},
     }
     report |= compare(spec, table, known, seen, version)
     if row.stopped is not None:

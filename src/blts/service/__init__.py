@@ -9,7 +9,7 @@ How one request travels, and which file each step is in:
 3. `dispatch` takes a request through the same steps for every route: whose key it is (`keys`), whether there are too many of them
    (`limits`), whether it may see the experiment, and what the body says (`bodies`). Whatever goes wrong is one `problem`.
 4. A handler in `api/` calls a method of `blts.live.Experiment` in a thread (`state` keeps the experiments that are open). Asks of
-   many connections share a transaction (`groups`), and units that have a decision get it from memory (`repeats`).
+   many connections share a transaction (`groups`), and units that have a decision get it from memory (`blts.live.repeats`).
 5. The answer, made of the types in `answers`, is encoded. Nothing is answered before it is stored.
 
 `ofrep` and `tracking` speak OpenFeature's protocol, in which an experiment is a flag; `signing` signs decision ids for browsers;

@@ -149,7 +149,7 @@ async def _flag_or_failure(call: Call, name: str, unit: str, context: dict[str, 
 async def _flag(call: Call, opened: Opened, unit: str, context: dict[str, Any]) -> Flag:
     experiment, names = opened.experiment.acting(call.key.actor), [feature.name for feature in opened.experiment.spec.features]
     shown = [{name: context[name] for name in names if name in context}] if names else None
-    answer = await opened.asks.submit(experiment.request(units=[unit], contexts=shown))
+    answer = await opened.ask(experiment.request(units=[unit], contexts=shown))
     decision = answer.decisions[0] if answer.decisions else None
     about: dict[str, str | int | float | bool] = {"experiment": experiment.name}
     if decision is not None and decision.available:

@@ -14,6 +14,7 @@ from ..errors import UnknownName
 from ..live import Answer, Experiment, schema
 from ..live.asking import Request
 from ..live.database import Database
+from ..live.repeats import Repeats
 from .groups import Groups
 from .keys import Keys
 from .limits import Buckets
@@ -28,13 +29,33 @@ HEAVY = 1  # for reports and pages: they compute, and threads that compute only 
 
 
 class Opened:
-    """An experiment that is open in this process, and the groups in which its asks are stored."""
+    """An experiment that is open in this process, the groups in which its asks are stored, and units that it answered lately."""
 
     def __init__(self, experiment: Experiment, executor: ThreadPoolExecutor):
         self.experiment = experiment
-        self.asks: Groups[Request, Answer] = Groups(experiment.ask_together, executor)
+        self._executor, self._looking = executor, asyncio.Lock()
+        self._asks: Groups[Request, Answer] = Groups(experiment.ask_together, executor)
+        self._repeats = Repeats(experiment.session)
         self.values: dict[str, Any] = {}
         """What arms are as values of a flag, by label, as far as anybody asked; an arm's metadata never change."""
+
+    async def ask(self, request: Request) -> Answer:
+        """The answer to a request: from memory where its units have their decisions, else in a transaction with those who wait."""
+        if not self._repeats.serves(request):
+            return await self._asks.submit(request)
+        if not self._repeats.is_fresh:
+            async with self._looking:
+                if not self._repeats.is_fresh:
+                    await asyncio.get_running_loop().run_in_executor(self._executor, self._repeats.look)
+        versions, answer = self._repeats.versions, self._repeats.answer(request)
+        if answer is None:
+            answer = await self._asks.submit(request)
+            self._repeats.keep(answer, versions)
+        return answer
+
+    async def finished(self) -> None:
+        """Wait until everything that was asked is answered."""
+        await self._asks.finished()
 
 
 class Service:
@@ -111,7 +132,7 @@ class Service:
     async def close(self) -> None:
         """Finish what was accepted, and give the connections back."""
         for opened in self._opened.values():
-            await opened.asks.finished()
+            await opened.finished()
         self._threads.shutdown()
         self._heavy.shutdown()
         self.database.close()

@@ -5,10 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 
 def number(x: float | None) -> float | None:
     """A number as JSON can hold it; None where it is not finite."""
     return float(x) if x is not None and math.isfinite(x) else None
+
+
+def few_digits(values: np.ndarray) -> list[float | None]:
+    """Numbers for a curve, with six digits each; None where one is not finite.
+
+    >>> few_digits(np.array([1 / 3, 123456.789, np.nan]))
+    [0.333333, 123457.0, None]
+    """
+    return [float(f"{x:.6g}") if math.isfinite(x) else None for x in values.tolist()]
 
 
 def rounded(x: float, error: float) -> float:

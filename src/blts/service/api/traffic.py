@@ -17,7 +17,7 @@ async def ask(call: Call) -> Decisions:
     """Decisions, stored before they are returned."""
     body: Ask = call.body
     request = call.experiment.request(body.n, call.request_id, units=body.units, contexts=body.contexts, available=body.available)
-    return Decisions.of(await call.opened.asks.submit(request))
+    return Decisions.of(await call.opened.ask(request))
 
 
 async def tell(call: Call) -> Told:
