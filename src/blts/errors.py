@@ -112,9 +112,18 @@ class UnknownName(BltsError, LookupError):
     """A name that is not registered; the message has the closest one."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str]):
+        self.kind, self.name = kind, name
         known = sorted(one for one in known if isinstance(one, str))  # a damaged database may have anything
         others = f" Known: {', '.join(known)}." if known else ""
         super().__init__(f"There is no {kind} named {shown(name)}.{did_you_mean(name, known)}{others}")
+
+
+class Conflict(ConfigError):
+    """A request that contradicts what was said or done before."""
+
+
+class Stale(ConfigError):
+    """A request that was made for something which has changed meanwhile."""
 
 
 class Lost(BltsError, AttributeError):

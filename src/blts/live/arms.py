@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from .. import _random
 from .._typing import PRNGKey, Tree
 from ..agents import Agent, Thompson
-from ..errors import ConfigError, UnknownName, shown
+from ..errors import ConfigError, Conflict, UnknownName, shown
 from . import encoding, entries, policy, schema
 from .checks import LARGEST, check_alike, check_reason, check_text, look, metadata_as_json
 from .database import DbRow
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 GROWN = policy.LAST - 1  # no decision has this index either: it is for the starting values of arms that come later
 
 
-def add_arm(session: Session, label: str, metadata: dict[str, Any] | None, options: dict[str, float]) -> int:
+def add_arm(session: Session, label: str, metadata: dict[str, Any] | None, options: dict[str, float], reason: str) -> int:
+    check_reason(reason)
     check_text("An arm's label", label)
     for name, value in options.items():
         if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= LARGEST:
@@ -35,13 +36,13 @@ def add_arm(session: Session, label: str, metadata: dict[str, Any] | None, optio
         row = _running(session, c)
         current = session.policy(c, row.version)
         if label in [a.label for a in current.arms]:
-            raise ConfigError(f"There is an arm {label!r} already; take another label.")
+            raise Conflict(f"There is an arm {label!r} already; take another label.")
         check_alike("The arms", [*(a.label for a in current.arms if look(a.label) == look(label)), label])
         active = (*current.active, len(current.arms))
         if session.spec.floor * len(active) + session.spec.control_share >= 1:
             raise ConfigError(f"With {len(active)} arms the floors and the control share leave nothing to the agent.")
         _check_features(session, arm)
-        audit = "add arm", {"arm": label, "options": options}
+        audit = "add arm", {"arm": label, "options": options} | ({"reason": reason} if reason else {})
         change = entries.Change(session, c, row)
         change.add_arms([arm], len(current.arms), row.versions + 1)
         return _rearm(change, current, arms=(*current.arms, arm), active=active, audit=audit)
@@ -80,7 +81,7 @@ def _running(session: Session, c: sa.Connection) -> DbRow:
     """The locked row of an experiment whose arms may still change."""
     row = session.row(c, lock=True)
     if row.stopped is not None:
-        raise ConfigError(f"The experiment {session.name!r} is stopped; create another one.")
+        raise Conflict(f"The experiment {session.name!r} is stopped; create another one.")
     return row
 
 
@@ -92,7 +93,7 @@ def stop(session: Session, promote: str | None, reason: str) -> int:
     with session.database.write() as c:
         row = session.row(c, lock=True)
         if row.stopped is not None:
-            raise ConfigError(f"The experiment {session.name!r} is stopped already.")
+            raise Conflict(f"The experiment {session.name!r} is stopped already.")
         change, detail = entries.Change(session, c, row), {"promote": promote, "reason": reason}
         if promote is None:
             change.finish("stop", detail, stopped="", paused=True)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import sqlalchemy as sa
 
 from .._typing import Tree
-from ..errors import ConfigError
+from ..errors import ConfigError, Conflict
 from . import encoding, entries, policy, schema
 from .checks import check_text
 from .database import Database, DbRow, record
@@ -40,7 +40,7 @@ def create(
                 return Session(database, name, seeded, database.find(c, name), clock, actor)
     if different := spec.differs_from(row.spec):
         other = f"with another specification ({' and '.join(different).replace('_', ' ')})"
-        raise ConfigError(f"There is an experiment named {name!r} already, {other}; take another name.")
+        raise Conflict(f"There is an experiment named {name!r} already, {other}; take another name.")
     given = {kind: getattr(spec, kind).value for kind in ("model", "sampler", "batching")}
     return Session(database, name, Spec.from_json(row.spec, **given), row, clock, actor)
 

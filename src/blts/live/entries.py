@@ -16,7 +16,7 @@ from .._typing import Tree
 from ..agents import Agent
 from ..agents.beliefs.perturb import PerturbState
 from ..declared import provides
-from ..errors import ConfigError
+from ..errors import Conflict
 from . import chain, database, encoding, ledger, schema
 from .checks import check_text
 from .damage import Damaged
@@ -46,9 +46,9 @@ def requests_of(session: Session, c: sa.Connection, ids: Sequence[str]) -> dict[
     }
 
 
-def used_otherwise(request_id: str | None, what: str) -> ConfigError:
+def used_otherwise(request_id: str | None, what: str) -> Conflict:
     """The error for an id that another request had."""
-    return ConfigError(f"The request {request_id!r} was for something else ({what.split()[0]}); take another id.")
+    return Conflict(f"The request {request_id!r} was for something else ({what.split()[0]}); take another id.")
 
 
 def answered(session: Session, c: sa.Connection, request_id: str | None, what: str) -> dict[str, Any] | None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from ..errors import ConfigError, shown
 from . import entries, ledger, schema
+from .answers import Told
 from .asking import units_of
 from .database import chunks
 from .request import unit_hash
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
 
 
 def expose(session: Session, decision_ids: Sequence[str], units: Sequence[str]) -> int:
-    """Record that decisions were carried out; how many were not recorded before."""
+    """Record that decisions were carried out; how many were not recorded before. Where one is unknown, nothing is recorded."""
+    return _record(session, decision_ids, units, refuse=True).accepted
+
+
+def tell(session: Session, decision_ids: Sequence[str], units: Sequence[str]) -> Told:
+    """Record those that are known; what became of each."""
+    return _record(session, decision_ids, units, refuse=False)
+
+
+def _record(session: Session, decision_ids: Sequence[str], units: Sequence[str], *, refuse: bool) -> Told:
     if session.spec.exposure != "explicit":
         raise ConfigError('This experiment assumes that every decision is carried out; create it with exposure="explicit" to tell.')
     ids, names = several("decision_ids", decision_ids), several("units", units)
@@ -28,18 +38,27 @@ def expose(session: Session, decision_ids: Sequence[str], units: Sequence[str]) 
         row = session.row(c, lock=True)
         found = units_of(session, c, hashes)
         numbers = [index_of(i, session.code) for i in ids] + [found.get(h) for h in hashes]
-        unknown = [name for name, t in zip([*ids, *names], numbers, strict=True) if t is None or t > row.t]
-        if unknown:
+        known = {t for t in numbers if t is not None and t <= row.t}
+        seen, fates = _exposed(session, c, sorted(known)), {"duplicate": [], "unknown": []}
+        new = known - seen
+        for name, t in zip([*ids, *names], numbers, strict=True):
+            if t not in known:
+                fates["unknown"].append(name)
+            elif t in seen:
+                fates["duplicate"].append(name)
+            else:
+                seen.add(t)
+        if refuse and fates["unknown"]:
             raise ConfigError(
-                f"There is no decision for {shown(unknown[0])} in the experiment {session.name!r}; nothing was recorded."
+                f"There is no decision for {shown(fates['unknown'][0])} in the experiment {session.name!r}; nothing was recorded."
             )
-        known = {t for t in numbers if t is not None}
-        ts = sorted(known - _exposed(session, c, sorted(known)))
-        if ts:
+        if new:
             change = entries.Change(session, c, row)
-            change.insert(schema.exposures, {"t": ts, "position": change.position + 1, "at": change.now}, len(ts))
-            change.finish("expose", {"count": len(ts)})
-        return len(ts)
+            change.insert(schema.exposures, {"t": sorted(new), "position": change.position + 1, "at": change.now}, len(new))
+            change.finish("expose", {"count": len(new)})
+        others = {fate: some for fate, some in fates.items() if some}
+        counts = {fate: len(some) for fate, some in fates.items()}
+        return Told(len(new), conflict=0, invalid=0, ids=others, awaited=row.awaited, feedback_due=bool(row.due), **counts)
 
 
 def _exposed(session: Session, c: sa.Connection, ts: Sequence[int]) -> set[int]:

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from ..compilation import keep_programs
 from ..errors import ConfigError, shown
 from ..models import Model
-from . import asking, encoding, entries, ledger, policy, priors
+from . import asking, encoding, entries, ledger, marks, policy, priors
 from .checks import check_text
 from .combining import Combiner
 from .database import Database, DbRow
@@ -75,6 +75,8 @@ class Session:
         """Propensity vectors that are known to be in the database."""
         self.asks: Combiner[Any, Any] = Combiner(lambda group: asking.ask_groups(self, group))
         """Where the requests of many threads come together."""
+        self.expected: frozenset[str] | None = None
+        """The marks of the experiment with one of which it may be changed; None for any."""
         self._clock = clock
         self._kept = _Kept(ledger.Fold(self.id, encoding=spec.encoding))
 
@@ -82,6 +84,12 @@ class Session:
         """The same session for somebody else (`ConfigError` where that is no name): what is kept is kept for both."""
         other = copy.copy(self)
         other.actor = _checked_actor(actor)
+        return other
+
+    def expecting(self, expected: frozenset[str]) -> Session:
+        """The same session for changes of an experiment with one of these marks alone."""
+        other = copy.copy(self)
+        other.expected = expected
         return other
 
     @property
@@ -98,7 +106,10 @@ class Session:
 
     def row(self, c: sa.Connection, *, lock: bool = False) -> DbRow:
         """The experiment as it stands, and where asked nobody else's until the end of the transaction."""
-        return self.database.find(c, self.name, lock=lock)
+        row = self.database.find(c, self.name, lock=lock)
+        if lock and self.expected is not None:
+            marks.check(self, c, row, self.expected)
+        return row
 
     @property
     def model(self) -> Model:

@@ -9,7 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from ..agents.thompson import PROPENSITY_DRAWS
-from ..errors import ConfigError, whole
+from ..errors import ConfigError, Conflict, whole
 from . import contextual, entries, policy, priors, schema
 from .checks import check_reason
 from .learning import chains_in_words
@@ -185,7 +185,7 @@ def set_paused(session: Session, paused: bool, reason: str) -> None:
     with session.database.write() as c:
         row = session.row(c, lock=True)
         if row.stopped is not None:
-            raise ConfigError(f"The experiment {session.name!r} is stopped; create another one.")
+            raise Conflict(f"The experiment {session.name!r} is stopped; create another one.")
         if bool(row.paused) == paused:
             return
         entries.Change(session, c, row).finish("pause" if paused else "resume", {"reason": reason}, paused=paused)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .dispatch import endpoint
+from ..errors import shown
+from . import cors
+from .dispatch import Route, endpoint
+from .events import at_the_end
+from .openapi import document
 from .problems import Kind, Problem
 from .routes import ROUTES
 from .settings import Settings
@@ -38,6 +41,7 @@ def build(service: Service) -> Starlette:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        at_the_end(service.events.close)
         warming = asyncio.create_task(_warm(service))
         try:
             yield
@@ -45,13 +49,16 @@ def build(service: Service) -> Starlette:
             warming.cancel()
             await service.close()
 
-    routes = [StarletteRoute(route.path, endpoint(service, route), methods=[route.method]) for route in ROUTES]
-    return Starlette(
-        routes=routes,
+    service.openapi = document(ROUTES)
+    paths = dict.fromkeys(route.path for route in ROUTES)
+    app = Starlette(
+        routes=[StarletteRoute(path, Resource(service, [r for r in ROUTES if r.path == path])) for path in paths],
         middleware=[Middleware(Headers)],
-        exception_handlers={404: _not_found, 405: _wrong_method},
+        exception_handlers={404: _not_found},
         lifespan=lifespan,
     )
+    app.router.redirect_slashes = False  # to a host that the caller named
+    return app
 
 
 def from_environment() -> Starlette:
@@ -69,12 +76,40 @@ async def _warm(service: Service) -> None:
 
 async def _not_found(request: Request, error: Exception) -> Response:
     del error
-    return Problem(Kind.not_found, f"There is nothing at {request.url.path[:200]!r}; see /openapi.json.").response()
+    return Problem(Kind.not_found, f"There is nothing at {shown(request.scope['path'])}; see /openapi.json.").response()
 
 
-async def _wrong_method(request: Request, error: Exception) -> Response:
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    return Problem(Kind.method, f"{request.method[:20]} does not fit here; see /openapi.json.", headers).response()
+class Resource:
+    """Everything at one path: its routes by method, and OPTIONS.
+
+    Args:
+        service: what requests share.
+        routes: those with this path.
+    """
+
+    def __init__(self, service: Service, routes: Sequence[Route]):
+        self._service = service
+        self._endpoints = {route.method: endpoint(service, route) for route in routes}
+        if "GET" in self._endpoints:
+            self._endpoints["HEAD"] = self._endpoints["GET"]
+        self._allow = ", ".join([*self._endpoints, "OPTIONS"])
+        self._shared = [route.method for route in routes if route.is_traffic]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, send)
+        response = await self._respond(request)
+        await response(scope, receive, send)
+
+    async def _respond(self, request: Request) -> Response:
+        if request.method in self._endpoints:
+            return await self._endpoints[request.method](request)
+        if request.method != "OPTIONS":
+            said = f"{shown(request.method, 20)} does not fit here; see /openapi.json."
+            return Problem(Kind.method, said, {"Allow": self._allow}).response()
+        origins = await self._service.run(self._service.keys.origins) if self._shared else frozenset()
+        response = cors.allow(self._shared, origins, request)
+        response.headers["Allow"] = self._allow
+        return response
 
 
 class Headers:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,7 +14,7 @@ from starlette.responses import Response
 
 from ..errors import BltsError
 from ..live import Experiment
-from . import limits
+from . import cors, limits
 from .keys import Key
 from .problems import DETAILS, Kind, Problem, Shape, no_experiment, problem_of
 from .roles import Permission, Role, may, roles_with
@@ -21,6 +23,8 @@ from .state import Opened, Service
 T = TypeVar("T")
 log = logging.getLogger("blts.service")
 encode = msgspec.json.Encoder().encode
+_STRONG = re.compile(r'(?<!W/)"([^"]*)"')
+"""An entity tag that If-Match compares; weak ones never match."""
 
 
 class Reply(NamedTuple):
@@ -50,6 +54,12 @@ class Route(NamedTuple):
     """Of the answer."""
     headers: tuple[str, ...] = ()
     """Of the request, that the handler reads."""
+    problems: tuple[Kind, ...] = ()
+    """Those that it has besides the ones that follow from the rest."""
+    sends: tuple[str, ...] = ()
+    """Headers of the answer."""
+    streams: bool = False
+    """Whether the answer is sent in pieces; HEAD does not make it then."""
     shape: Shape = DETAILS
     """How problems are sent."""
 
@@ -57,21 +67,28 @@ class Route(NamedTuple):
     def needs_experiment(self) -> bool:
         return "{experiment}" in self.path
 
+    @property
+    def is_traffic(self) -> bool:
+        """Whether browsers and applications send it, and not people who look after experiments."""
+        return self.permission in (Permission.evaluate, Permission.decide)
+
 
 class Call:
     """A request on its way to its handler."""
 
-    def __init__(self, service: Service, request: Request, key: Key | None):
-        self.service, self.request, self._key = service, request, key
+    def __init__(self, service: Service, route: Route, request: Request):
+        self.service, self.route, self.request = service, route, request
         self.body: Any = None
         self.query: Any = None
+        self.known_key: Key | None = None
+        """Whose request it is, once that is known."""
         self._opened: Opened | None = None
 
     @property
     def key(self) -> Key:
         """Whose request it is."""
-        assert self._key is not None, "this route needs no key"
-        return self._key
+        assert self.known_key is not None, "this route needs no key"
+        return self.known_key
 
     @property
     def opened(self) -> Opened:
@@ -81,8 +98,10 @@ class Call:
 
     @property
     def experiment(self) -> Experiment:
-        """The experiment of the path; what is done to it is done in the name of the key."""
-        return self.opened.experiment.acting(self.key.actor)
+        """The experiment of the path; what is done to it is done in the name of the key, and only if it is as If-Match says."""
+        own = self.opened.experiment.acting(self.key.actor)
+        expected = self.request.headers.get("if-match", "*") if "If-Match" in self.route.headers else "*"
+        return own if expected.strip() == "*" else own.expecting(*_STRONG.findall(expected))
 
     @property
     def request_id(self) -> str | None:
@@ -102,58 +121,59 @@ class Call:
 
 
 def endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Response]]:
-    """What Starlette calls for a route."""
+    """What is called for a route."""
     decoder = None if route.body is None else msgspec.json.Decoder(route.body)
 
     async def respond(request: Request) -> Response:
+        began, call = time.perf_counter(), Call(service, route, request)
         try:
-            return await _respond(service, route, decoder, request)
+            response = await _respond(call, decoder)
         except Problem as problem:
-            return route.shape.response(problem, request)
+            response = route.shape.response(problem, request)
         except BltsError as error:
-            return route.shape.response(problem_of(error), request)
+            response = route.shape.response(problem_of(error), request)
         except ClientDisconnect:
-            return Response(status_code=400)
+            response = Response(status_code=400)
         except Exception:
-            log.exception("%s %s failed", request.method, request.url.path)
+            log.exception("%s %s failed", request.method, request.scope["path"])
             problem = Problem(Kind.broken, "blts failed at this request; the server's log says how.")
-            return route.shape.response(problem, request)
+            response = route.shape.response(problem, request)
+        service.counts.count(route.method, route.path, response.status_code, time.perf_counter() - began)
+        if route.is_traffic and call.known_key is not None:
+            cors.share(response, request, call.known_key)
+        return _without_body(response) if request.method == "HEAD" else response
 
     return respond
 
 
-async def _respond(service: Service, route: Route, decoder: Any, request: Request) -> Response:
-    key = None
+async def _respond(call: Call, decoder: Any) -> Response:
+    route, request = call.route, call.request
     if route.permission is not None:
-        key = await authenticated(service, request)
-        if not may(key.role, route.permission):
+        await authenticate(call)
+        if not may(call.key.role, route.permission):
             needed = ", ".join(roles_with(route.permission))
-            raise Problem(Kind.forbidden, f"This needs a key with one of the roles {needed}; this key is of the role {key.role}.")
-    call = Call(service, request, key)
+            raise Problem(
+                Kind.forbidden, f"This needs a key with one of the roles {needed}; this key is of the role {call.key.role}."
+            )
     if route.needs_experiment:
         await call.find_experiment()
     if decoder is not None:
         call.body = read(decoder.decode, await _body(request))
     if route.query is not None:
         call.query = read(lambda given: msgspec.convert(given, route.query, strict=False), _query(request))
+    if route.streams and request.method == "HEAD":
+        return Response(media_type=route.media_type)
     answer = await route.handler(call)
-    response = answer if isinstance(answer, Response) else _encoded(answer, route)
-    return response if key is None else _shared(response, request, key)
+    return answer if isinstance(answer, Response) else _encoded(answer, route)
 
 
-async def authenticated(service: Service, request: Request) -> Key:
-    """The key of a request.
-
-    Args:
-        service: whose keys.
-        request: with the header Authorization: Bearer blts_….
-
-    Returns:
-        The key.
+async def authenticate(call: Call) -> None:
+    """Find the key of a request, from the header Authorization: Bearer blts_….
 
     Raises:
         Problem: there is none, it comes too often, or from a page that it is not for.
     """
+    service, request = call.service, call.request
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
     key = service.keys.known(text.strip()) if scheme.lower() == "bearer" else None
     if key is None:
@@ -162,11 +182,11 @@ async def authenticated(service: Service, request: Request) -> Key:
     origin = request.headers.get("origin")
     if origin is not None and origin not in key.origins:
         raise Problem(Kind.forbidden, f"This key is not for pages of {origin[:200]!r}; create one with that origin.")
+    call.known_key = key
     service.buckets.take(key.id, key.rate or limits.RATE)
     if key.role == Role.client:  # one key in many browsers
         address = request.client.host if request.client else ""
         service.buckets.take(f"{key.id} {address}", min(limits.ADDRESS_RATE, key.rate or limits.ADDRESS_RATE))
-    return key
 
 
 def read(decode: Callable[[Any], T], given: Any) -> T:
@@ -197,7 +217,7 @@ async def _body(request: Request) -> bytes:
         if size > limits.BODY:
             raise too_large
         chunks.append(chunk)
-    return b"".join(chunks)
+    return b"".join(chunks) or b"{}"  # where nothing must be said
 
 
 def _query(request: Request) -> dict[str, str]:
@@ -216,11 +236,8 @@ def _encoded(answer: Any, route: Route) -> Response:
     return Response(encode(reply.value), reply.status, reply.headers, route.media_type)
 
 
-def _shared(response: Response, request: Request, key: Key) -> Response:
-    """Let the page that asked read the answer."""
-    origin = request.headers.get("origin")
-    if origin is not None and origin in key.origins:
-        response.headers["Access-Control-Allow-Origin"] = origin
-        response.headers["Vary"] = "Origin"
-        response.headers["Access-Control-Expose-Headers"] = "ETag, Retry-After"
-    return response
+def _without_body(response: Response) -> Response:
+    """The answer to HEAD: the headers of the answer to GET."""
+    found = Response(status_code=response.status_code)
+    found.raw_headers = response.raw_headers
+    return found

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
-from ..errors import ConfigError, UnknownName, shown
+from ..errors import ConfigError, Conflict, UnknownName, shown
 from ..live import schema
 from ..live.checks import check_text
 from ..live.database import Database
@@ -69,6 +69,7 @@ class Keys:
         self._database, self._clock = database, clock
         self._read: dict[str, tuple[float, tuple[Key, str] | None]] = {}
         self._secret: bytes | None = None
+        self._origins: tuple[float, frozenset[str]] = (-1e9, frozenset())
         self._lock = threading.Lock()
 
     def create(
@@ -157,7 +158,8 @@ class Keys:
             The key; one that was revoked before stays as it was.
 
         Raises:
-            ConfigError: nobody could make keys any more.
+            UnknownName: there is none.
+            Conflict: nobody could make keys any more.
         """
         key, now = self.find(key_id), self._clock()
         if key.revoked_at is not None:
@@ -166,7 +168,7 @@ class Keys:
             rows = [_key(row) for row in c.execute(sa.select(schema.keys).with_for_update())]
             admins = [one.id for one in rows if one.role == Role.admin and one.experiments is None and one.is_good(now)]
             if admins == [key_id]:
-                raise ConfigError("This is the last admin key; create another one before you revoke it.")
+                raise Conflict("This is the last admin key; create another one before you revoke it.")
             ended = sa.update(schema.keys).where(schema.keys.c.id == key_id, schema.keys.c.revoked_at.is_(None))
             c.execute(ended.values(revoked_at=now, revoked_by=by))
         self._read.pop(key_id, None)
@@ -201,9 +203,13 @@ class Keys:
         return found[0] if found is not None and found[0].is_good(self._clock()) else None
 
     def origins(self) -> frozenset[str]:
-        """The pages from which browsers may use some key."""
-        now = self._clock()
-        return frozenset(origin for key in self.all() if key.is_good(now) for origin in key.origins)
+        """The pages from which browsers may use some key; they are read again after a second."""
+        at, found = self._origins
+        if not 0 <= time.monotonic() - at < FRESH:
+            now = self._clock()
+            found = frozenset(origin for key in self.all() if key.is_good(now) for origin in key.origins)
+            self._origins = time.monotonic(), found
+        return found
 
     @property
     def secret(self) -> bytes:

@@ -201,6 +201,7 @@ ROUTES = (
         Flags,
         Evaluate,
         headers=("If-None-Match",),
+        sends=("ETag",),
         shape=ERRORS,
     ),
 )

@@ -31,9 +31,9 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        answer = next(found)
+        answer = None if route.answer is None else next(found)
         body = None if route.body is None else next(found)
-        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, answer, body)
+        paths.setdefault(_path(route), {})[route.method.lower()] = _operation(route, answer, body)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -50,7 +50,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
     }
 
 
-def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None) -> dict[str, Any]:
+def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any] | None) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}",
         "summary": route.summary,
@@ -61,17 +61,28 @@ def _operation(route: Route, answer: dict[str, Any], body: dict[str, Any] | None
     if body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     sent: dict[str, Any] = {"description": "Done."}
-    if route.status not in (204, 304):
+    if route.sends:
+        sent["headers"] = {name: {"schema": {"type": "string"}} for name in route.sends}
+    if answer is not None:
         sent["content"] = {route.media_type: {"schema": answer}}
-    problems = [(str(route.shape.status(kind)), kind) for kind in reversed(_problems(route))]  # the first of a status is told
-    wrong = {"schema": {"$ref": f"#/components/schemas/{route.shape.type.__name__}"}}
-    operation["responses"] = {str(route.status): sent} | {
-        status: {"description": kind.title + ".", "content": {route.shape.media_type: wrong}}
-        for status, kind in sorted(dict(problems).items())
-    }
-    if "If-None-Match" in route.headers:
-        operation["responses"]["304"] = {"description": "It is what the ETag says."}
+    operation["responses"] = {str(route.status): sent} | _problems_sent(route)
     return operation
+
+
+def _problems_sent(route: Route) -> dict[str, Any]:
+    titles: dict[int, list[str]] = {}
+    for kind in _problems(route):
+        titles.setdefault(route.shape.status(kind), []).append(f"{kind.title}.")
+    content = {route.shape.media_type: {"schema": {"$ref": f"#/components/schemas/{route.shape.type.__name__}"}}}
+    sent = {
+        str(status): {"description": " ".join(dict.fromkeys(said)), "content": content} for status, said in sorted(titles.items())
+    }
+    return sent | ({"304": {"description": "It is as the caller knows it."}} if "If-None-Match" in route.headers else {})
+
+
+def _path(route: Route) -> str:
+    """The path without Starlette's word for a part that may have slashes."""
+    return route.path.replace(":path}", "}")
 
 
 def _description(route: Route) -> str:
@@ -80,7 +91,7 @@ def _description(route: Route) -> str:
 
 
 def _problems(route: Route) -> list[Kind]:
-    kinds = [*_PROBLEMS_OF_KEYS] if route.permission is not None else []
+    kinds = [*route.problems, *(_PROBLEMS_OF_KEYS if route.permission is not None else ())]
     if route.body is not None:
         kinds += _PROBLEMS_OF_BODIES
     if "{" in route.path:
@@ -91,13 +102,13 @@ def _problems(route: Route) -> list[Kind]:
         kinds.append(Kind.conflict)
     if "If-Match" in route.headers:
         kinds.append(Kind.stale)
-    if route.path != "/healthz":
+    if route.path not in ("/healthz", "/openapi.json"):
         kinds.append(Kind.unavailable)
     return sorted(kinds, key=lambda kind: kind.status)
 
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
-    parts = [part[1:-1] for part in route.path.split("/") if part.startswith("{")]
+    parts = [part[1:-1] for part in _path(route).split("/") if part.startswith("{")]
     found = [{"name": part, "in": "path", "required": True, "schema": {"type": "string"}} for part in parts]
     found += [{"name": name, "in": "header", "required": False, "schema": {"type": "string"}} for name in route.headers]
     if route.query is not None:

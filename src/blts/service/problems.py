@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ..errors import BltsError, ConfigError, StoreError, UnknownName
+from ..errors import BltsError, Conflict, Stale, StoreError, UnknownName, shown
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -29,6 +29,7 @@ class Kind(enum.Enum):
     too_many = "too-many", 429, "Too many requests"
     broken = "broken", 500, "An error of blts"
     unavailable = "unavailable", 503, "The database cannot be reached"
+    not_ready = "not-ready", 503, "Programs are being compiled"
 
     @property
     def slug(self) -> str:
@@ -96,13 +97,9 @@ class Shape:
 DETAILS = Shape()
 
 
-class Conflict(ConfigError):
-    """A request that contradicts an earlier one."""
-
-
 def no_experiment(name: str) -> Problem:
     """The problem of an experiment that does not exist or that a key must not know of; both read the same."""
-    return Problem(Kind.not_found, f"There is no experiment named {name!r} for this key.")
+    return Problem(Kind.not_found, f"There is no experiment named {shown(name)} for this key.")
 
 
 def problem_of(error: BltsError) -> Problem:
@@ -120,6 +117,10 @@ def problem_of(error: BltsError) -> Problem:
         if isinstance(error, Damaged):
             return Problem(Kind.broken, str(error))
         return Problem(Kind.unavailable, "The database cannot be reached; try again in a moment.", {"Retry-After": "1"})
-    if isinstance(error, UnknownName):
-        return Problem(Kind.not_found, str(error))
+    if isinstance(error, UnknownName) and error.kind == "experiment":  # whose sentence names those of others
+        return no_experiment(error.name)
+    if isinstance(error, Conflict):
+        return Problem(Kind.conflict, str(error))
+    if isinstance(error, Stale):
+        return Problem(Kind.stale, str(error))
     return Problem(Kind.refused, str(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +16,15 @@ from ..live import Answer, Experiment, schema
 from ..live.asking import Request
 from ..live.database import Database
 from ..live.repeats import Repeats
+from .counts import Counts
+from .events import Events
 from .groups import Groups
 from .keys import Keys
 from .limits import Buckets
 from .problems import no_experiment
 from .settings import Settings
 
+log = logging.getLogger("blts.service")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -72,6 +76,10 @@ class Service:
         self.database = Database(settings.db) if database is None else database
         self.keys = Keys(self.database, clock)
         self.buckets = Buckets()
+        self.counts = Counts()
+        self.events = Events(self.database, self.run)
+        self.openapi: dict[str, Any] = {}
+        """The document that describes the routes."""
         self.is_ready = False
         """Whether the programs of all running experiments are compiled."""
         self._threads = ThreadPoolExecutor(THREADS, "blts-quick")
@@ -79,6 +87,7 @@ class Service:
         self._opened: dict[str, Opened] = {}
         self._opening = asyncio.Lock()
         self._names: dict[str, str] = {}
+        self._warming: set[asyncio.Task[None]] = set()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function in a thread, so that other requests are answered meanwhile."""
@@ -129,8 +138,24 @@ class Service:
             await self.compute(opened.experiment.warm)
         self.is_ready = True
 
+    def warm_soon(self, opened: Opened) -> None:
+        """Compile what the asks of an experiment run, because its arms are new; nobody waits for it."""
+
+        async def warm() -> None:
+            try:
+                await self.compute(opened.experiment.warm)
+            except Exception:
+                log.exception("Compiling ahead failed; first requests will wait for it")
+
+        task = asyncio.create_task(warm())
+        self._warming.add(task)
+        task.add_done_callback(self._warming.discard)
+
     async def close(self) -> None:
         """Finish what was accepted, and give the connections back."""
+        self.events.close()
+        for task in self._warming:
+            task.cancel()
         for opened in self._opened.values():
             await opened.finished()
         self._threads.shutdown()

@@ -108,11 +108,10 @@ def _has_decision(experiment: Experiment, unit: str) -> bool:
 def _told(experiment: Experiment, row: dict[str, str], body: Track) -> TrackedIn:
     """Tell an experiment of an event."""
     if body.event == EXPOSURE:
-        if "unit" in row and not _has_decision(experiment, row["unit"]):
-            return TrackedIn(experiment.name, "unknown")
-        new = experiment.expose([row["decision_id"]] if "decision_id" in row else (), units=[row["unit"]] if "unit" in row else ())
-        return TrackedIn(experiment.name, "accepted" if new else "duplicate")
-    told = experiment.tell([row | {"reward": body.value}], metric=None if body.event == REWARD else body.event)
+        ids, units = ([row[name]] if name in row else [] for name in ("decision_id", "unit"))
+        told = experiment.tell_exposures(ids, units=units)
+    else:
+        told = experiment.tell([row | {"reward": body.value}], metric=None if body.event == REWARD else body.event)
     return TrackedIn(experiment.name, *_outcome(told))
 
 

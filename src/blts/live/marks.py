@@ -1,0 +1,54 @@
+"""Marks: what tells whether an experiment is still as somebody saw it when they decided to change it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from ..errors import Stale
+from . import entries
+from .database import DbRow
+from .standing import is_paused
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def definition(session: Session) -> dict[str, Any]:
+    """What an experiment is, without what changes by itself: decisions, rewards and refreshes.
+
+    Args:
+        session: the experiment.
+
+    Returns:
+        Its specification, its arms, whether it is paused or stopped, and the mark of all that.
+    """
+    with session.database.read() as c:
+        row = session.row(c)
+        arms = entries.arms_of(c, session.id)
+        return {
+            "name": session.name,
+            "specification": json.loads(row.spec),
+            "arms": [{"label": a.label, "metadata": json.loads(a.metadata), "active": a.retired is None} for a in arms],
+            "paused": is_paused(row),
+            "stopped": row.stopped is not None,
+            "promoted": row.stopped or None,
+            "created_at": row.created_at,
+            "mark": mark_of(session, c, row),
+        }
+
+
+def mark_of(session: Session, c: sa.Connection, row: DbRow) -> str:
+    """A digest of what people change: which arms are active, whether it is paused, whether it is stopped."""
+    arms = [(arm.label, arm.retired is None) for arm in entries.arms_of(c, session.id)]
+    text = json.dumps([session.code, bool(row.paused), row.stopped, arms])
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def check(session: Session, c: sa.Connection, row: DbRow, expected: frozenset[str]) -> None:
+    """Refuse a change of an experiment that is not as whoever asks for it saw it (`Stale`)."""
+    if mark_of(session, c, row) not in expected:
+        raise Stale(f"The experiment {session.name!r} was changed meanwhile; look at it again before you change it.")
