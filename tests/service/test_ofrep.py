@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from blts.live import Experiment, schema
+from blts.live import Experiment, repeats, schema
 from blts.service.roles import Role
 from served import CONVERSIONS, Served, experiment_in, served
 
@@ -17,7 +17,9 @@ ARMS = {"A": {"value": True}, "B": {"value": 2.0}, "C": {"value": {"color": "red
 
 
 @pytest.fixture
-def service() -> Iterator[Served]:
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """A service that notices at once what others do to its experiments."""
+    monkeypatch.setattr(repeats, "FRESH", 0.0)
     with served() as found:
         yield found
 

@@ -47,10 +47,7 @@ class Connection:
 
     def close(self) -> None:
         """Close this thread's connection."""
-        found = getattr(self._own, "open", None)
-        if found is not None:
-            found[1].close()
-            self._own.open = None
+        self._own.kept = None
 
     def get(self, path: str, **query: Any) -> Any:
         """What is at a path, as JSON."""
@@ -134,19 +131,29 @@ class Connection:
 
     def _open(self, timeout: float) -> http.client.HTTPConnection:
         """This thread's connection, in this process (`_NotSent` where nobody listens)."""
-        process, connection = getattr(self._own, "open", None) or (None, None)
-        if connection is None or process != os.getpid():
+        kept: _Kept | None = getattr(self._own, "kept", None)
+        if kept is None or kept.process != os.getpid():
             kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-            connection = kind(self._host, self._port, timeout=timeout)
+            kept = _Kept(kind(self._host, self._port, timeout=timeout))
             try:
-                connection.connect()
+                kept.connection.connect()
             except (OSError, http.client.HTTPException) as error:
                 raise _NotSent(type_and_message(error)) from None
-            self._own.open = os.getpid(), connection
-        connection.timeout = timeout
-        if connection.sock is not None:
-            connection.sock.settimeout(timeout)
-        return connection
+            self._own.kept = kept
+        kept.connection.timeout = timeout
+        if kept.connection.sock is not None:
+            kept.connection.sock.settimeout(timeout)
+        return kept.connection
+
+
+class _Kept:
+    """A connection of one thread of one process, closed when nothing refers to it: when the thread ends, for instance."""
+
+    def __init__(self, connection: http.client.HTTPConnection):
+        self.connection, self.process = connection, os.getpid()
+
+    def __del__(self) -> None:
+        self.connection.close()
 
 
 class _NotSent(Exception):
