@@ -173,9 +173,10 @@ class RemoteExperiment:
         """One decision, by its id or by whom it is for, with every entry about it."""
         if (decision_id is None) == (unit is None):
             raise ConfigError("Give the id of a decision or a unit, one of them.")
-        if unit is not None:
-            return self._post("decisions/find", {"unit": unit})
-        return self._get(f"decisions/{quote(str(decision_id), safe='')}")
+        one = f"decisions/{quote(str(decision_id), safe='')}"
+        found = self._get(one) if unit is None else self._post("decisions/find", {"unit": unit})
+        without = {"context", "available"} if found["context"] is None else set()
+        return {name: value for name, value in found.items() if name not in without}
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Every decision with its propensities and reward, to a .csv file; how many there are."""
