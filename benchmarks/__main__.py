@@ -11,7 +11,7 @@ import time
 
 from rich.console import Console
 
-from . import bandits, callers, contextual, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows
+from . import bandits, callers, contextual, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows, serve
 
 SECTIONS = {
     "bandits": bandits,
@@ -27,6 +27,7 @@ SECTIONS = {
     "planners": planners,
     "psrl": psrl,
     "rows": rows,
+    "serve": serve,
 }
 RESULTS = pathlib.Path(__file__).resolve().parent / "results" / "bench.json"
 
