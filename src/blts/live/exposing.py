@@ -57,8 +57,8 @@ def _record(session: Session, decision_ids: Sequence[str], units: Sequence[str],
             change.insert(schema.exposures, {"t": sorted(new), "position": change.position + 1, "at": change.now}, len(new))
             change.finish("expose", {"count": len(new)})
         others = {fate: some for fate, some in fates.items() if some}
-        counts = {fate: len(some) for fate, some in fates.items()}
-        return Told(len(new), conflict=0, invalid=0, ids=others, awaited=row.awaited, feedback_due=bool(row.due), **counts)
+        duplicate, unknown = len(fates["duplicate"]), len(fates["unknown"])
+        return Told(len(new), duplicate, 0, unknown, 0, others, row.awaited, bool(row.due))
 
 
 def _exposed(session: Session, c: sa.Connection, ts: Sequence[int]) -> set[int]:

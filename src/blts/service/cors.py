@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,7 +25,7 @@ def share(response: Response, request: Request, key: Key) -> None:
     response.headers["Vary"] = "Origin"
 
 
-def allow(methods: Iterable[str], origins: Iterable[str], request: Request) -> Response:
+def allow(methods: Collection[str], origins: Collection[str], request: Request) -> Response:
     """The answer to a browser that asks whether a page may send a request. The request itself then needs a key for that page.
 
     Args:
@@ -37,7 +37,7 @@ def allow(methods: Iterable[str], origins: Iterable[str], request: Request) -> R
         An answer that allows it, or says nothing.
     """
     response = Response(status_code=204, headers={"Vary": "Origin"})
-    origin, method = request.headers.get("origin"), request.headers.get("access-control-request-method")
+    origin, method = request.headers.get("origin", ""), request.headers.get("access-control-request-method", "")
     if origin in origins and method in methods:
         response.headers["Access-Control-Allow-Origin"] = origin
         response.headers["Access-Control-Allow-Methods"] = ", ".join(methods)

@@ -209,7 +209,7 @@ async def _body(request: Request) -> bytes:
         raise Problem(Kind.media_type, "Send the body as JSON, with Content-Type: application/json.")
     too_large = Problem(Kind.too_large, f"A request has at most {limits.BODY:,} bytes; send several.")
     length = request.headers.get("content-length", "0")
-    if length.isdigit() and int(length) > limits.BODY:
+    if length.isdecimal() and (len(length) > 15 or int(length) > limits.BODY):
         raise too_large
     chunks, size = [], 0
     async for chunk in request.stream():

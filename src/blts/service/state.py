@@ -84,6 +84,7 @@ class Service:
         """Whether the programs of all running experiments are compiled."""
         self._threads = ThreadPoolExecutor(THREADS, "blts-quick")
         self._heavy = ThreadPoolExecutor(HEAVY, "blts-heavy")
+        self._warm_thread = ThreadPoolExecutor(1, "blts-warm")
         self._opened: dict[str, Opened] = {}
         self._opening = asyncio.Lock()
         self._names: dict[str, str] = {}
@@ -143,7 +144,7 @@ class Service:
 
         async def warm() -> None:
             try:
-                await self.compute(opened.experiment.warm)
+                await asyncio.get_running_loop().run_in_executor(self._warm_thread, opened.experiment.warm)
             except Exception:
                 log.exception("Compiling ahead failed; first requests will wait for it")
 
@@ -160,4 +161,5 @@ class Service:
             await opened.finished()
         self._threads.shutdown()
         self._heavy.shutdown()
+        self._warm_thread.shutdown(cancel_futures=True)
         self.database.close()

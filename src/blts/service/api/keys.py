@@ -31,10 +31,16 @@ async def create(call: Call) -> Reply:
     body: NewKey = call.body
     if not _is_within(call.key, body.experiments):
         raise Problem(Kind.forbidden, "This key is for some experiments; name those of them that the new key is for.")
-    scope = {"experiments": body.experiments, "origins": body.origins}
-    limit = {"rate": body.rate, "expires_at": body.expires_at}
-    keys = call.service.keys
-    key, secret = await call.service.run(lambda: keys.create(body.name, body.role, **scope, **limit, by=call.key.actor))
+    key, secret = await call.service.run(
+        call.service.keys.create,
+        body.name,
+        body.role,
+        experiments=body.experiments,
+        origins=body.origins,
+        rate=body.rate,
+        expires_at=body.expires_at,
+        by=call.key.actor,
+    )
     return Reply(MadeKey(Key.of(key), secret), 201)
 
 
