@@ -101,6 +101,14 @@ def test_a_stopped_experiment_gives_the_promoted_arm_or_the_default(service: Ser
     assert all(("decisionId" in after[unit]["metadata"]) == (found["variant"] == "B") for unit, found in before.items())
 
 
+def test_what_is_changed_over_http_is_noticed_at_once() -> None:
+    """Units are answered from memory, which must not outlive a change that this process made."""
+    with served() as service:
+        before = {evaluate(service, unit)["variant"] for unit in map(str, range(12))}
+        assert service.call(Role.admin, "POST", "/v1/experiments/mail/stop", json={"promote": "B", "reason": "x"}).is_success
+        assert (before, {evaluate(service, unit)["variant"] for unit in map(str, range(12))}) == ({"A", "B", "C"}, {"B"})
+
+
 def test_users_of_a_retired_arm_get_the_default_and_are_not_drawn_again(service: Served) -> None:
     before = {unit: evaluate(service, unit)["variant"] for unit in map(str, range(12))}
     experiment = Experiment.open(service.service.database, "mail")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -23,6 +24,7 @@ from blts.errors import ConfigError
 from blts.live import Experiment, repeats
 from blts.openfeature import Provider
 from blts.service.roles import Role
+from documents import ROOT, blocks
 from running import key_of, running
 from served import CONVERSIONS, experiment_in
 
@@ -182,6 +184,18 @@ def flags_in(javascript: pathlib.Path, address: str, key: str, units: list[str])
     done = subprocess.run(command, cwd=javascript, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_javascript_of_the_howto(url: str, javascript: pathlib.Path) -> None:
+    (script,) = [block.text for block in blocks((ROOT / "docs" / "howto-serve.md").read_text()) if block.language == "js"]
+    (javascript / "howto.js").write_text(script)
+    experiment_in(url, "subject").close()
+    with running(url) as address:
+        own = os.environ | {"BLTS_URL": address, "BLTS_KEY": key_of(url, Role.client)}
+        done = subprocess.run(["node", "howto.js"], cwd=javascript, env=own, capture_output=True, text=True, timeout=60)
+    value, reason, told = done.stdout.split(maxsplit=2)
+    assert value in ("A", "B", "C"), done.stderr
+    assert (reason, json.loads(told)["experiments"][0]["outcome"]) == ("SPLIT", "accepted")
 
 
 def test_clients_of_javascript_for_servers_and_browsers(url: str, javascript: pathlib.Path) -> None:

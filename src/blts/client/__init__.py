@@ -12,6 +12,8 @@ answers become.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..answers import Answer as Answer
 from ..answers import Decision as Decision
 from ..answers import Page as Page
@@ -50,6 +52,16 @@ class Client:
     def experiment(self, name: str) -> RemoteExperiment:
         """An experiment by its name. Nothing is sent yet."""
         return RemoteExperiment(self._connection, name)
+
+    def create(self, name: str, **specification: Any) -> RemoteExperiment:
+        """A new experiment. The same call again is the same experiment; another one under its name is refused.
+
+        Args:
+            name: small letters, digits, - and _, since it is part of addresses and the key of a flag.
+            specification: `arms`, `model`, and other settings of `Experiment.create`, as JSON can hold them.
+        """
+        self._connection.post("/v1/experiments", {"name": name, "specification": specification})
+        return self.experiment(name)
 
     def experiments(self) -> list[str]:
         """The names of the experiments that the key is for, in the order of their creation."""

@@ -164,6 +164,8 @@ async def _respond(call: Call, decoder: Any) -> Response:
     if route.streams and request.method == "HEAD":
         return Response(media_type=route.media_type)
     answer = await route.handler(call)
+    if route.needs_experiment and route.method == "POST" and not route.is_traffic:
+        call.opened.changed()
     return answer if isinstance(answer, Response) else _encoded(answer, route)
 
 

@@ -57,6 +57,10 @@ class Opened:
             self._repeats.keep(answer, versions)
         return answer
 
+    def changed(self) -> None:
+        """Answer nothing from memory that was read before now."""
+        self._repeats.forget()
+
     async def finished(self) -> None:
         """Wait until everything that was asked is answered."""
         await self._asks.finished()
