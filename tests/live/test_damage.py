@@ -14,7 +14,7 @@ import pytest
 import shown
 import test_mutations as mutations
 from blts.errors import BltsError, StoreError
-from blts.live import Experiment, figures, page, reports, schema
+from blts.live import Experiment, figures, overview, page, reports, schema
 from blts.live.worker import Worker
 from experiments import Hand, created
 
@@ -44,6 +44,8 @@ def calls(path: pathlib.Path, folder: pathlib.Path, asked: dict[str, Any]) -> di
         "known units": lambda e: e.ask(**asked),
         "audit": lambda e: e.audit(),
         "policy": lambda e: e.policy(),
+        "pages": lambda e: (e.decisions(), e.policies(), e.audit_page(), e.decision(unit="ann")),
+        "overview": lambda e: overview.experiments(e.database),
         "tell": lambda e: e.tell([{"unit": "ann", "reward": 1.0}]),
         "refresh": lambda e: e.refresh(force=True),
         "worker": work,
@@ -105,7 +107,9 @@ def check(whole: Any, folder: pathlib.Path, some: list[tuple[str, str | None, st
 
 
 def all_mutations(monkeypatch) -> list[tuple[str, str | None, str]]:
-    monkeypatch.setattr(mutations, "TABLES", [t for t in schema.metadata.sorted_tables if t is not schema.measures])
+    monkeypatch.setattr(
+        mutations, "TABLES", [t for t in schema.metadata.sorted_tables if t not in (schema.measures, *mutations.OUTSIDE)]
+    )
     return mutations.mutations()
 
 

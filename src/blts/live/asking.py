@@ -37,6 +37,9 @@ def ask(session: Session, request: Request) -> Answer:
 def ask_together(session: Session, requests: Sequence[Request]) -> list[Answer | BltsError]:
     """Answer requests as if each had come alone and in this order, perhaps in a transaction with those of other threads.
 
+    Requests for units that all have their decisions are answered first, so that they are answered even while nothing can be
+    written: how many rewards they say are awaited does not count the decisions of the others.
+
     Args:
         session: the experiment.
         requests: that were checked by `request_of`.

@@ -159,11 +159,15 @@ class Database:
         if row is None:
             known = connection.execute(sa.select(schema.experiments.c.name).limit(50)).scalars()
             raise UnknownName("experiment", name, known)
-        found = record(row)
-        wrong = [column for column in _NUMBERS if not isinstance(getattr(found, column), _NUMBERS[column])]
-        if wrong or not 1 <= found.version <= found.versions:
-            raise Damaged(f"{(wrong or ['version'])[0]} of {schema.experiments.name} is not as it was written", name)
-        return found
+        return checked(record(row))
+
+
+def checked(row: DbRow) -> DbRow:
+    """The row of an experiment (`Damaged` where it holds what blts does not write)."""
+    wrong = [column for column in _NUMBERS if not isinstance(getattr(row, column), _NUMBERS[column])]
+    if wrong or not 1 <= row.version <= row.versions:
+        raise Damaged(f"{(wrong or ['version'])[0]} of {schema.experiments.name} is not as it was written", row.name)
+    return row
 
 
 _NUMBERS = {

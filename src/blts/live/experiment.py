@@ -211,7 +211,8 @@ class Experiment(Pages):
             requests: made by `request`. Each is written down as the one who made it (`acting`).
 
         Returns:
-            For each its answer, or the error that `ask` would have raised.
+            For each its answer, or the error that `ask` would have raised. Where all units of a request have their decisions, its
+            `awaited` and `feedback_due` may be those from before the others.
         """
         return asking.ask_together(self.session, requests)
 

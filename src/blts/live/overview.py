@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from ..errors import StoreError
 from . import reports, schema
-from .database import Database, DbRow, record
+from .database import Database, DbRow, checked, record
 from .standing import is_paused
 
 KEPT = 1000  # reports whose conclusions are remembered
@@ -53,8 +53,8 @@ def experiments(database: Database) -> list[dict[str, Any]]:
         alarming. "awaited" also counts rewards whose window is over.
     """
     with database.read() as c:
-        rows = [record(row) for row in c.execute(_ROWS)]
-        arms: dict[int, list[tuple[str, int | None]]] = {row.id: [] for row in rows}
+        rows = [checked(record(row)) for row in c.execute(_ROWS)]
+        arms: dict[int, list[tuple[str, int | None]]] = defaultdict(list)
         for experiment, label, retired in c.execute(_ARMS):
             arms[experiment].append((label, retired))
         found = {row.id: _remembered(row) for row in rows if row.report is not None}

@@ -229,12 +229,12 @@ def _policies(session: Session, cursor: Cursor) -> Page:
     with session.database.read() as c:
         found, following = cursor.read(c, sa.select(*columns).where(table.c.experiment == session.id), table.c.version)
         labels = entries.labels(session, c)
-    return Page([_version(session, labels, row) for row in found], following)
+    laws = allocations(session, labels, found)
+    return Page([_version(row, law) for row, law in zip(found, laws, strict=True)], following)
 
 
-def _version(session: Session, labels: list[str], row: DbRow) -> dict[str, Any]:
-    active = [labels[i] for i in json.loads(row.arms)]
-    law, about = allocation_of(session, active, row.law), json.loads(row.about)
+def _version(row: DbRow, allocation: dict[str, float | None]) -> dict[str, Any]:
+    about = json.loads(row.about)
     return {
         "version": row.version,
         "kind": row.kind,
@@ -243,28 +243,33 @@ def _version(session: Session, labels: list[str], row: DbRow) -> dict[str, Any]:
         "at": row.at,
         "in_use": bool(row.in_use),
         "failings": json.loads(row.failings),
-        "active": active,
-        "allocation": None if law is None else dict(zip(active, law.tolist(), strict=True)),
+        "active": list(allocation),
+        "allocation": None if None in allocation.values() else allocation,
         "n": about["n"],
         "misfit": about.get("misfit", []),
         "force": about.get("force", False),
     }
 
 
-def allocation_of(session: Session, active: list[str], law: str) -> np.ndarray | None:
-    """The propensities of a version's arms after burn-in, from what is stored of it.
+def allocations(session: Session, labels: list[str], found: Sequence[DbRow]) -> list[dict[str, float | None]]:
+    """The propensities of the arms of some policy versions after burn-in, from what is stored of them.
 
     Args:
         session: the experiment.
-        active: the labels of the version's arms.
-        law: its column of that name.
+        labels: of all arms there have been.
+        found: rows of the policies, with their columns "arms" and "law".
 
     Returns:
-        One number an arm; None where they are not the same for all decisions.
+        For each version the propensities of its active arms; None for all of them where they depend on the decision.
     """
-    (own,) = encoding.decode(law, [0])
-    found = status.mixed(session.spec.mixture(active), own)
-    return None if np.isnan(found).any() else found
+    mixtures = {text: session.spec.mixture([labels[i] for i in json.loads(text)]) for text in {row.arms for row in found}}
+    out = []
+    for row in found:
+        (law,) = encoding.decode(row.law, [0])
+        own = status.mixed(mixtures[row.arms], law)
+        shares = [None] * own.size if np.isnan(own).any() else own.tolist()
+        out.append(dict(zip([labels[i] for i in json.loads(row.arms)], shares, strict=True)))
+    return out
 
 
 def _audit(session: Session, cursor: Cursor) -> Page:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import sqlalchemy as sa
 from .. import schema
 from ..database import record
 from ..export import DecisionTable
-from ..pages import allocation_of
+from ..pages import allocations
 from .counted import Counted
 from .feedback import DAY
 from .words import few_digits
@@ -44,13 +43,11 @@ def versions(session: Session, c: sa.Connection, last: int, labels: list[str]) -
     found = c.execute(query.where(table.c.version.in_(chosen), table.c.in_use == sa.true()).order_by(table.c.version))
     rows = [record(row) for row in found]
     shares: dict[str, list[float | None]] = {label: [] for label in labels}
-    for row in rows:
-        active = [labels[i] for i in json.loads(row.arms)]
-        law = allocation_of(session, active, row.law)
-        own = {} if law is None else dict(zip(active, few_digits(law), strict=True))
+    for own in allocations(session, labels, rows):
         for label, column in shares.items():
-            column.append(None if law is None else own.get(label, 0.0))
-    return {"version": [r.version for r in rows], "t": [r.t for r in rows], "at": [r.at for r in rows], "allocation": shares}
+            column.append(own.get(label, 0.0))
+    drawn = {label: few_digits(np.array(column, float)) for label, column in shares.items()}
+    return {"version": [r.version for r in rows], "t": [r.t for r in rows], "at": [r.at for r in rows], "allocation": drawn}
 
 
 def cumulative(table: DecisionTable, known: Counted) -> dict[str, Any]:
