@@ -2,6 +2,7 @@
 
 - The `python` blocks of a document are run in order, in one namespace. What one prints stands in a `text` block right after it.
 - A `console` block is a session: lines that begin with `$ blts`, each followed by what that command prints.
+- docs/openapi.json is what the service says of itself (`python tests/documents.py docs/openapi.json` writes it alone).
 
 Outputs are compared as printed. Every seed is fixed, and the numbers shown were the same for four instruction sets and code
 generators of XLA (XLA_FLAGS=--xla_cpu_max_isa=AVX2, SSE4_2, --xla_cpu_use_fusion_emitters=false), so no tolerance is needed.
@@ -28,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 WITH_OUTPUTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 """The documents whose outputs are the code's."""
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$\n?", re.DOTALL | re.MULTILINE)
+OPENAPI = ROOT / "docs" / "openapi.json"
 LANGUAGES = {
     "python": "run; what it prints is the text block right after it",
     "text": "what the Python block right before it prints",
@@ -158,6 +160,14 @@ def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
 
+def openapi() -> str:
+    """The OpenAPI document of the service, as docs/openapi.json has it."""
+    from blts.service.openapi import document
+    from blts.service.routes import ROUTES
+
+    return json.dumps(document(ROUTES), indent=1, ensure_ascii=False) + "\n"
+
+
 def rewritten(path: pathlib.Path) -> str:
     """What `updated` makes of a file in a new process and an empty folder, as a user runs it: without the flags of the tests.
 
@@ -188,8 +198,9 @@ def main(arguments: Sequence[str]) -> None:
         path = pathlib.Path(arguments[1])
         sys.stdout.write(updated(path.read_text(encoding="utf-8"), path.stem))
         return
-    for path in [pathlib.Path(name) for name in arguments] or WITH_OUTPUTS:
-        before, now = path.read_text(encoding="utf-8"), rewritten(path)
+    for path in [pathlib.Path(name) for name in arguments] or (*WITH_OUTPUTS, OPENAPI):
+        before = path.read_text(encoding="utf-8") if path.exists() else ""
+        now = openapi() if path.resolve() == OPENAPI else rewritten(path)
         if now != before:
             path.write_text(now, encoding="utf-8")
         print(f"{path.name}: {'rewritten' if now != before else 'as it was'}")

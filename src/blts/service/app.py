@@ -49,7 +49,7 @@ def build(service: Service) -> Starlette:
             warming.cancel()
             await service.close()
 
-    service.openapi = document(ROUTES)
+    service.openapi = document(ROUTES) | {"servers": [{"url": service.settings.root_path or "/"}]}
     paths = dict.fromkeys(route.path for route in ROUTES)
     app = Starlette(
         routes=[StarletteRoute(path, Resource(service, [r for r in ROUTES if r.path == path])) for path in paths],

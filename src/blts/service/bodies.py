@@ -12,7 +12,7 @@ from .roles import Role
 
 Text = Annotated[str, Meta(min_length=1, max_length=200)]
 Reason = Annotated[str, Meta(min_length=1, max_length=10_000)]
-Slug = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}\Z")]
+Slug = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$(?!\n)")]  # Python's $ also stands before a last line break
 """The name of an experiment that is created over HTTP: part of an address as it is, and the key of a flag."""
 Count = Annotated[int, Meta(ge=1, le=limits.DECISIONS)]
 Limit = Annotated[int, Meta(ge=1, le=limits.PAGE)]

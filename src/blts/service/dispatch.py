@@ -108,6 +108,10 @@ class Call:
         """What makes a retry harmless: the header Idempotency-Key."""
         return self.request.headers.get("idempotency-key")
 
+    def location(self, path: str) -> dict[str, str]:
+        """The header that says where something is, also where a proxy shows the service under a path of its own."""
+        return {"Location": f"{self.service.settings.root_path}{path}"}
+
     def path(self, name: str) -> str:
         """A part of the path."""
         return self.request.path_params[name]

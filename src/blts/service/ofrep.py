@@ -84,6 +84,7 @@ class NoTarget(Problem):
 class Errors(Shape):
     """Problems as the protocol has them."""
 
+    name = "ofrep"
     type = Failure
     media_type = "application/json"
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from .dispatch import Route
-from .problems import Details, Kind
+from .problems import DETAILS, Kind, Shape
 from .roles import roles_with
 
 _PROBLEMS_OF_KEYS = (Kind.no_key, Kind.forbidden, Kind.too_many)
@@ -26,8 +27,9 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         What JSON can hold, in an order that does not change.
     """
     types = [t for route in routes for t in (route.answer, route.body) if t is not None]
-    shapes = {route.shape.type for route in routes} | {Details}
-    schemas, components = msgspec.json.schema_components([*types, *shapes], ref_template="#/components/schemas/{name}")
+    shapes = list(dict.fromkeys([DETAILS, *(route.shape for route in routes)]))
+    wrong = [shape.type for shape in shapes]
+    schemas, components = msgspec.json.schema_components([*types, *wrong], ref_template="#/components/schemas/{name}")
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -44,6 +46,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
+            "responses": _problem_responses(shapes),
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "blts_<id>_<secret>"}},
         },
@@ -58,8 +61,9 @@ def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any]
         "parameters": _parameters(route),
         "security": [] if route.permission is None else [{"key": []}],
     }
-    if body is not None:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    if body is not None and route.body is not None:
+        must = any(field.required for field in msgspec.structs.fields(route.body))  # elsewhere no body is an empty one
+        operation["requestBody"] = {"required": must, "content": {"application/json": {"schema": body}}}
     sent: dict[str, Any] = {"description": "Done."}
     if route.sends:
         sent["headers"] = {name: {"schema": {"type": "string"}} for name in route.sends}
@@ -70,14 +74,28 @@ def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any]
 
 
 def _problems_sent(route: Route) -> dict[str, Any]:
-    titles: dict[int, list[str]] = {}
-    for kind in _problems(route):
-        titles.setdefault(route.shape.status(kind), []).append(f"{kind.title}.")
-    content = {route.shape.media_type: {"schema": {"$ref": f"#/components/schemas/{route.shape.type.__name__}"}}}
-    sent = {
-        str(status): {"description": " ".join(dict.fromkeys(said)), "content": content} for status, said in sorted(titles.items())
+    responses = "#/components/responses/"
+    sent: dict[str, Any] = {
+        str(route.shape.status(kind)): {"$ref": f"{responses}{_name(route.shape, kind)}"} for kind in _problems(route)
     }
     return sent | ({"304": {"description": "It is as the caller knows it."}} if "If-None-Match" in route.headers else {})
+
+
+def _name(shape: Shape, kind: Kind) -> str:
+    """What the answer with a problem's status is called."""
+    return f"{shape.name}-{shape.status(kind)}"
+
+
+def _problem_responses(shapes: Iterable[Shape]) -> dict[str, Any]:
+    """One for each shape and status, with the titles of all problems that have it."""
+    found: dict[str, Any] = {}
+    for shape in shapes:
+        content = {shape.media_type: {"schema": {"$ref": f"#/components/schemas/{shape.type.__name__}"}}}
+        titles: dict[str, list[str]] = {}
+        for kind in Kind:
+            titles.setdefault(_name(shape, kind), []).append(f"{kind.title}.")
+        found |= {name: {"description": " ".join(said), "content": content} for name, said in titles.items()}
+    return found
 
 
 def _path(route: Route) -> str:

@@ -80,6 +80,8 @@ class Problem(Exception):
 class Shape:
     """How a route sends problems: as problem details, unless it speaks a protocol that has errors of its own."""
 
+    name: str = "problem"
+    """Of the answers, in the OpenAPI document."""
     type: type = Details
     """Of the body."""
     media_type: str = MEDIA_TYPE

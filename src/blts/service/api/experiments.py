@@ -41,7 +41,7 @@ async def create(call: Call) -> Reply:
     await call.service.compute(_create, call.service, body, call.key.actor)
     opened = await call.service.experiment(body.name)
     call.service.warm_soon(opened)
-    return _defined(await call.service.run(opened.experiment.definition), 201, {"Location": f"/v1/experiments/{body.name}"})
+    return _defined(await call.service.run(opened.experiment.definition), 201, call.location(f"/v1/experiments/{body.name}"))
 
 
 def _create(service: Service, body: Create, actor: str) -> None:

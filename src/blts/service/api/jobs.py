@@ -33,7 +33,7 @@ async def _submitted(call: Call, kind: str, detail: dict[str, bool]) -> Reply:
     job = await call.service.run(jobs.submit, call.experiment, kind, detail, call.key.actor)
     found = await call.service.run(jobs.find, call.service.database, job)
     assert found is not None
-    return Reply(Job(**found._asdict()), 202, {"Location": f"/v1/jobs/{job}"})
+    return Reply(Job(**found._asdict()), 202, call.location(f"/v1/jobs/{job}"))
 
 
 AT = "/v1/experiments/{experiment}"
