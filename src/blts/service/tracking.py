@@ -121,4 +121,5 @@ def _outcome(told: Told) -> tuple[str, str | None]:
     return outcome, told.ids[outcome][0][1] if outcome == "invalid" else None
 
 
-ROUTES = (Route("POST", "/v1/track", Permission.evaluate, track, "Tell what became of a user", Tracked, Track),)
+ABSENT = (Kind.not_found,)
+ROUTES = (Route("POST", "/v1/track", Permission.evaluate, track, "Tell what became of a user", Tracked, Track, problems=ABSENT),)
