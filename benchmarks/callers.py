@@ -124,17 +124,36 @@ def serve(url: str, who: str, number: str, started: str) -> dict[str, Any]:
 
 
 def grow(path: str, stored: str) -> dict[str, Any]:
-    """What a process needs for one experiment with so many decisions."""
-    from blts.live import reports
-
+    """What processes need for one experiment with so many decisions: a caller, and the worker that refreshes it."""
     experiment, rng, n = experiment_at(path, "x"), np.random.default_rng(0), int(stored)
     while experiment.status()["decisions"] < n:
         decisions = experiment.ask(min(100_000, n)).decisions
         experiment.tell([(d.id, float(rng.random() < 0.1)) for d in decisions])
-    experiment.refresh(force=True)
-    reports.keep(experiment)
     experiment.close()
-    return alone("use", path)
+    worker = alone("work", path)
+    first_ask(path)  # compiles
+    return alone("use", path) | {"first": first_ask(path), "worker_gb": worker["gb"]}
+
+
+def work(path: str) -> dict[str, Any]:
+    """A worker that refreshes an experiment and stores its report."""
+    from blts.live.worker import EXTERNAL_SECONDS, Worker
+
+    worker = Worker(path, clock=lambda: time.time() + 2 * EXTERNAL_SECONDS)
+    done = worker.once()
+    assert [one.problem for one in done] == [None], done
+    worker.close()
+    return {"gb": peak()}
+
+
+def first_ask(path: str) -> float:
+    """Seconds from the start of a process until it has its first decision."""
+    code = "import sys; from blts.live import Experiment; print(Experiment.open(sys.argv[1], 'x').ask().decisions[0].arm)"
+    began = time.perf_counter()
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() in ARMS
+        return time.perf_counter() - began
 
 
 def use(path: str) -> dict[str, Any]:
@@ -190,14 +209,16 @@ def tables(result: dict[str, Any]) -> list[Table]:
         times = [f"{1e3 * row[name]:.1f}" for name in ("p50", "p95", "p99", "longest")]
         first.add_row(row["database"], row["who"], f"{row['per_s']:,.0f}", f"{row['per_cpu_s']:,.0f}", *times)
     second = Table(title="One caller of a large experiment (SQLite)", box=box.SIMPLE, collapse_padding=True)
-    for name in ("decisions", "ask ms", "tell ms", "status ms", "report ms", "memory GB"):
+    columns = "decisions", "ask ms", "tell ms", "status ms", "report ms", "memory GB", "worker GB", "first ask of a process s"
+    for name in columns:
         second.add_column(name, justify="right", no_wrap=True)
     for row in result["sizes"]:
         times = [f"{1e3 * row[name]:.2f}" for name in ("ask", "tell", "status", "report")]
-        second.add_row(f"{row['stored']:,}", *times, f"{row['gb']:.2f}")
+        memory = [f"{row[name]:.2f}" for name in ("gb", "worker_gb", "first")]
+        second.add_row(f"{row['stored']:,}", *times, *memory)
     return [first, second]
 
 
 if __name__ == "__main__":
     name, *arguments = sys.argv[1:]
-    print(json.dumps({"serve": serve, "grow": grow, "use": use}[name](*arguments)))
+    print(json.dumps({"serve": serve, "grow": grow, "work": work, "use": use}[name](*arguments)))

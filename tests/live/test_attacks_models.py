@@ -65,6 +65,14 @@ class Bare(Model):
 class Plain(Gaussian):
     pass
 
+class Wide(Gaussian):
+    def sample(self, key, theta, context, action):
+        return theta + random.normal(key)  # [1], not a number
+
+class Shifted(Gaussian):
+    def draw(self, key, summary):
+        return super().draw(key, summary) + 5.0
+
 LATER = []
 thing = Bernoulli(a=1.0, b=1.0)
 each = Gaussian(sd=[1.0, 2.0])
@@ -119,6 +127,23 @@ def test_a_model_that_fails_is_refused_or_left_alone(mine, folder):  # noqa: F81
     done = {one.experiment: one for one in Worker("w.db", clock=lambda: time.time() + 100).once()}
     assert "ValueError: oops" in (done["a"].problem or "")
     assert done["b"].refreshed is not None
+
+
+def test_a_sample_that_is_no_number_is_refused(mine):
+    """It was a traceback of every refresh."""
+    with pytest.raises(ConfigError, match="sample of Wide must return one number"):
+        Experiment.create("sqlite://", "a", ["A", "B"], {"name": f"{mine}:Wide", "sd": 1.0})
+
+
+def test_draws_of_another_posterior_than_the_densities_recommend_nothing(mine):
+    rng = np.random.default_rng(0)
+    experiment = Experiment.create("sqlite://", "a", ["A", "B"], {"name": f"{mine}:Shifted", "sd": 1.0}, batching="external")
+    experiment.tell([(d.id, float(rng.normal() + 2 * (d.arm == "A"))) for d in experiment.ask(200).decisions])
+    experiment.refresh()
+    report = experiment.report()
+    assert "within [" in report["misfit"][0]
+    assert report["winner"] is None
+    assert report["recommendation"].startswith("Look into the model first")
 
 
 def test_a_model_that_was_changed_is_noticed(mine, folder):  # noqa: F811

@@ -132,5 +132,7 @@ def test_cells_are_read_as_those_of_rewards():
     made = json.loads(run("ask", "people", "--contexts", "-", "--json", given="\n".join(rows)))["decisions"]
     assert [d["arm"] for d in made[:2]] == ["A", "C"]
     assert made[2]["propensities"]["C"] == 0
+    with pytest.raises(BltsError, match="with a comma"):
+        run("ask", "people", "--contexts", "-", given="age;country;returning\n40,5;FR;yes\n40.123;FR;yes\n")
     with pytest.raises(BltsError, match="got '4_0'"):
         run("ask", "people", "--contexts", "-", given="age,country,returning\n4_0,FR,yes\n")

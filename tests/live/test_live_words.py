@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import json
+import re
 
 import pyarrow.parquet
 import pytest
@@ -112,6 +113,32 @@ def test_a_column_of_a_metric_is_a_hint(shop):
 # Looking
 
 
+def test_a_decimal_comma_is_not_cut_off(shop):
+    """`ann,1,5` between commas was told as 1, and `1.234` beside `1,5` as 1.234."""
+    for given, words in {
+        "unit,reward\nbob,1\nann,1,5\n": "has 3 cells, and its header 2; where commas separate cells",
+        "unit;reward\nbob;1,5\nann;1.234\n": "a comma (1,5) and with a point (1.234)",
+    }.items():
+        with pytest.raises(ConfigError, match=re.escape(words)):
+            run("tell", "shop", "-", given=given)
+    assert shop.status()["entries"] == 0
+    assert run("tell", "shop", "-", given="unit,reward\nann,1,\n").startswith("1 accepted")  # a trailing comma is no cell
+
+
+def test_a_header_is_no_unit(shop):
+    """A file with the line `unit` above its units made one decision more, for whose reward the batch then waited."""
+    lines = "dan\neve\n"
+    for given in (lines, "unit\n" + lines, "Unit;country\ndan;DE\neve;FR\n", '\ufeff"country","unit"\r\nDE,dan\r\n,eve\r\n\r\n'):
+        made = json.loads(run("ask", "shop", "--units", "-", "--json", given=given))["decisions"]
+        assert [d["unit"] for d in made] == ["dan", "eve"]
+    assert shop.status()["decisions"] == 5
+
+
+def test_exports_say_that_units_are_not_in_them(shop, tmp_path):
+    assert "of units only hashes are stored" in " ".join(run("export", "shop", str(tmp_path / "all.csv")).split())
+    assert "ann" not in (tmp_path / "all.csv").read_text()
+
+
 def test_exports_have_dates(shop, tmp_path):
     shop.tell(unit="ann", reward=1)
     shop.export(tmp_path / "all.csv")
@@ -159,6 +186,7 @@ def test_the_only_active_arm_is_not_called_the_best(tmp_path, monkeypatch):
     assert (first["arm"], first["p_best"], first["expected_loss"]) == ("A", None, None)
     shown = run("report", "shop")
     assert "the only active arm" in shown
+    assert "without A" not in shown  # it has data
     assert "standard error" not in run("status", "shop")
 
 

@@ -10,7 +10,7 @@ import pytest
 from blts import _random, registry
 from blts.live.conclusions import misfit
 from blts.live.conclusions.misfit import misfits
-from blts.models import Gamma, Gaussian, GaussianUnknownVariance, Laplace, LogNormal, Poisson, StudentT, from_functions
+from blts.models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, Laplace, LogNormal, Poisson, StudentT, from_functions
 from blts.models.arms import stack
 
 LABELS = ["A", "B"]
@@ -197,6 +197,44 @@ def test_a_subclass_is_checked_where_it_can_draw_rewards():
     assert [m.check for m in misfits(Widened(), arms, x, LABELS)] == ["unchecked"]
     assert misfits(Widest(), arms, x, LABELS) == []
     assert misfits(Gaussian(), arms, x, LABELS)[0].check == "spread"
+
+
+class Doubled(Bernoulli):
+    """Its mean reward is not the mean of its rewards."""
+
+    def mean_reward(self, theta, obs, action):
+        return 2.0 * super().mean_reward(theta, obs, action)
+
+
+class Halved(Doubled):
+    """The same, and rewards to go with it."""
+
+    def sample(self, key, theta, obs, action):
+        return 2.0 * super().sample(key, theta, obs, action)
+
+
+def test_a_mean_reward_that_is_not_the_mean_of_rewards_is_found():
+    """Ranks fit, because rewards are as `sample` draws them, and what a report calls the mean reward is twice theirs."""
+    arms, x = np.arange(400) % 2, (np.random.default_rng(0).random(400) < 0.3).astype(float)
+    assert misfits(Bernoulli(), arms, x, LABELS) == []
+    found = misfits(Doubled(), arms, x, LABELS)
+    assert [(m.check, m.serious) for m in found] == [("mean", True)] * 2
+    assert "let mean_reward be the mean of sample" in found[0].sentence
+    assert "mean" not in {m.check for m in misfits(Halved(), arms, x, LABELS)}
+
+
+def test_draws_that_are_not_those_of_the_densities_are_found():
+    arms, x = np.arange(400) % 2, np.random.default_rng(0).normal(size=400)
+    ends = lambda shift: (np.full(2, shift - 0.2), np.full(2, shift + 0.2))  # noqa: E731
+    for shift, checks in {0.1: [], 5.0: ["posterior"] * 2, -5.0: ["posterior"] * 2}.items():
+        assert [m.check for m in misfits(Gaussian(), arms, x, LABELS, ends(shift))] == checks
+
+
+def test_rewards_that_are_all_equal_have_no_number_of_standard_errors():
+    """Their standard error is 0, and a sentence had 290 digits."""
+    found = misfits(LogNormal(), np.arange(60) % 2, np.full(60, 5.0), LABELS)
+    assert all(m.serious for m in found)
+    assert max(len(m.sentence) for m in found) < 300
 
 
 def test_a_numpyro_model_is_checked():

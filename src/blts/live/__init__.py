@@ -24,8 +24,8 @@ How one reward travels, and which file each step is in:
 
 `rehearsal` runs a specification many times in memory, with assumed arms, before anything is created: with the same `policy`,
 `learning` and `closing`, which has the rules of when a refresh is due and what it learns from. `page` makes one page of a report;
-`request` checks what is asked and `combining` brings the asks of many threads together; `jobs` are what a worker is asked to do, under
-`leases`; `pages` and `overview` are for people and programs that look; `chain` shows whether anything stored was changed.
+`request` checks what is asked and `combining` brings the asks of many threads together; `jobs` are what a worker is asked to do,
+under `leases`; `pages` and `overview` are for people and programs that look; `chain` shows whether anything stored was changed.
 
 `arms` adds and retires arms, each time with a policy version of its own. `answers` are the types that `Experiment` returns.
 """

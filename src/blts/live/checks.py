@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from .._random import as_key
 from .._typing import Array, Row
 from ..declared import provides
 from ..errors import BltsError, ConfigError, shown, type_and_message
@@ -93,10 +94,11 @@ def check_support(model: Model) -> None:
 
 
 def check_densities(model: Model) -> None:
-    """Refuse a model of all arms whose densities cannot be evaluated, or are no numbers (`ConfigError`)."""
+    """Refuse a model of all arms whose densities or rewards cannot be evaluated, or are no numbers (`ConfigError`)."""
     densities: dict[str, Callable[[Model, Array, Array], Any]] = {
         "log_prior": lambda model, theta, _: first_arm(model).log_prior(theta),
         "log_likelihood": lambda model, theta, reward: first_arm(model).log_likelihood(theta, Row((), jnp.asarray(0), reward, ())),
+        "sample": lambda model, theta, _: first_arm(model).sample(as_key(0), theta, (), jnp.asarray(0)),
     }
     for name, density in densities.items():
         if not provides(model, name):

@@ -424,7 +424,11 @@ class Experiment(Pages):
 
     @notices
     def export(self, path: str | os.PathLike[str]) -> int:
-        """Every decision with its propensities and reward, to a .csv or .parquet file; how many there are."""
+        """Every decision with its propensities and reward, to a .csv or .parquet file; how many there are.
+
+        Units are not in it, because only keyed hashes of them are stored. `ask(units=…)` of units that have a decision gives it
+        again, with the id by which it is in the file. Times are in ISO 8601, UTC; timestamps in Parquet.
+        """
         from .export import write
 
         return write(self, path)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from ..errors import ConfigError
 from ..models import (
@@ -117,6 +117,8 @@ SHAPES = math.log(1e-2), math.log(1e12)  # logarithms of shapes that are looked 
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy import optimize  # a tenth of a second, before the first decision of every process
+
     found: Any = optimize.brentq(function, low, high, xtol=1e-13)
     return float(found)
 

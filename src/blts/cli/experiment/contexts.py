@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import ConfigError, shown
 from .output import interval, say, show_table
-from .rewards import csv_rows, json_rows, number_of, read_text
+from .rewards import check_decimals, csv_rows, json_rows, number_of, read_text
 
 if TYPE_CHECKING:
     from ...live.features import Encoding
@@ -87,6 +87,9 @@ def read_contexts(file: str, encoding: Encoding | None) -> Asked:
         rows = json_rows(text)
     else:
         found, semicolons = csv_rows(text)
+        for feature in encoding.features if semicolons else ():
+            if feature.range is not None:
+                check_decimals(row.get(feature.name, "") for row in found)
         rows = [_typed(row, encoding, semicolons) for row in found]
     if not rows:
         raise ConfigError(f"The file {file} has no contexts.")

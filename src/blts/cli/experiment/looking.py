@@ -10,7 +10,7 @@ import typer
 
 from .base import DIFFERS, AsJson, Db, Name, app, opened
 from .contexts import show_values
-from .output import cell, in_words, interval, moment, percent, print_json, say, show_table
+from .output import cell, done, in_words, interval, moment, percent, print_json, say, show_table
 
 LONGEST = 300  # characters of an audit entry that are shown
 
@@ -182,7 +182,7 @@ def _notes(found: dict[str, Any]) -> list[str]:
         lines.append(f"posterior of all {found['rewards']} rewards that count: {found['posterior'] or 'none yet'}")
     if found["open"]:
         lines.append(f"{found['open']} rewards do not count yet, because their window is open")
-    without = [a["arm"] for a in found["arms"] if a["active"] and a["note"]]
+    without = [a["arm"] for a in found["arms"] if a["active"] and not a["rewards"]]
     if without and found["rewards"] and "features" not in found:
         lines.append(f"P(best) is among the arms with data, without {', '.join(without)}")
     if found["evidence"] and found["evidence"]["against"]:
@@ -220,12 +220,10 @@ def export(
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write every decision with its propensities and reward."""
+    """Write every decision with its propensities and reward. Units are not in it: only hashes of them are stored."""
     rows = opened(db, name).export(file)
-    if as_json:
-        print_json({"rows": rows, "file": str(file)})
-    else:
-        say(f"{rows} decisions in {file}.")
+    sentence = f"{in_words(rows, 'decision')} in {file}, by decision id: of units only hashes are stored."
+    done(as_json, {"rows": rows, "file": str(file)}, sentence)
 
 
 @app.command()

@@ -6,8 +6,9 @@ import csv
 import io
 import json
 import pathlib
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...errors import ConfigError
@@ -24,9 +25,14 @@ def read_text(file: str) -> str:
     return data.decode("utf-8-sig", errors="replace")
 
 
-def read_lines(file: str) -> list[str]:
-    """The lines of a file that are not empty."""
-    return [line.strip() for line in read_text(file).splitlines() if line.strip()]
+def read_units(file: str) -> list[str]:
+    """The units in a file: one a line, or the column `unit` where its first line names one."""
+    text = read_text(file)
+    header = [cell.strip().strip('"').lower() for cell in re.split("[,;]", text.lstrip().partition("\n")[0])]
+    if "unit" not in header:
+        return [line.strip() for line in text.splitlines() if line.strip()]
+    lines, place = _cells(text)[0][1:], header.index("unit")
+    return [line[place].strip() for line in lines if len(line) > place and line[place].strip()]
 
 
 def read_rewards(file: str, metrics: Sequence[str] = (), metric: str | None = None) -> list[Any]:
@@ -76,7 +82,10 @@ def _from_csv(text: str, metrics: Sequence[str], metric: str | None) -> list[Any
         )
     if len(values) > 1 or any(header.count(name) > 1 for name in (*names, *values, "metric")):
         raise ConfigError(f"The file has a column twice, or both reward and value, among {', '.join(header)[:200]}; leave one.")
+    _check_widths(lines)
     cell = lambda line, name: line[i].strip() if (i := header.index(name)) < len(line) else ""  # noqa: E731
+    if semicolons:
+        check_decimals([cell(line, values[0]) for line in lines[1:]])
     rows: list[Any] = []
     for line in lines[1:]:
         name = next((name for name in names if cell(line, name)), names[0])  # the decision's id, or where it is empty the unit
@@ -133,10 +142,25 @@ def csv_rows(text: str) -> tuple[list[dict[str, str]], bool]:
     header = [cell.strip() for cell in lines[0]]
     if len(set(header)) < len(header):
         raise ConfigError(f"The file has a column twice, among {', '.join(header)[:200]}; leave one.")
-    long = next((i for i, line in enumerate(lines) if len(line) > len(header)), None)
-    if long is not None:
-        raise ConfigError(f"Line {long + 1} of the file has {len(lines[long])} cells, and its header {len(header)}.")
+    _check_widths(lines)
     return [dict(zip(header, map(str.strip, line), strict=False)) for line in lines[1:]], semicolons
+
+
+def _check_widths(lines: list[list[str]]) -> None:
+    """Refuse lines with more cells than the header: between commas, a decimal comma makes two cells of one (`ConfigError`)."""
+    width = len(lines[0])
+    for i, line in enumerate(lines):
+        if any(cell.strip() for cell in line[width:]):
+            said = f"Line {i + 1} of the file has {len(line)} cells, and its header {width}"
+            raise ConfigError(f"{said}; where commas separate cells, write decimals with a point.")
+
+
+def check_decimals(cells: Iterable[str]) -> None:
+    """Refuse numbers of which some have a decimal comma and others a point: 1.234 may then be a thousand (`ConfigError`)."""
+    numbers = [cell for cell in cells if isinstance(number_of(cell.replace(",", ".")), float)]
+    comma, point = (next((cell for cell in numbers if mark in cell), None) for mark in ",.")
+    if comma is not None and point is not None:
+        raise ConfigError(f"The file has numbers with a comma ({comma}) and with a point ({point}); write all of them one way.")
 
 
 def json_rows(text: str) -> list[dict[str, Any]]:

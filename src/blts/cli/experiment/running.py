@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Metric, Name, Request, app, opened
 from .contexts import from_options, read_contexts, refused
 from .output import done, in_words, print_json, say, show_table
-from .rewards import by_metric, read_lines, read_rewards
+from .rewards import by_metric, read_rewards, read_units
 
 if TYPE_CHECKING:
     from ...live import Experiment
@@ -24,7 +24,9 @@ def ask(
     unit: Annotated[
         list[str] | None, typer.Option("--unit", help="Whom a decision is for; repeatable. A unit keeps its decision.")
     ] = None,
-    units: Annotated[str | None, typer.Option(help="A file with one unit a line; - for standard input.")] = None,
+    units: Annotated[
+        str | None, typer.Option(help="A file with one unit a line, or a CSV file with a column unit; - for standard input.")
+    ] = None,
     context: Annotated[
         list[str] | None, typer.Option("--context", help='What is known of a unit, as JSON: {"age": 31}; repeatable.')
     ] = None,
@@ -42,7 +44,7 @@ def ask(
     as_json: AsJson = False,
 ) -> None:
     """Get decisions. They are stored before they are printed."""
-    whom = [*(unit or []), *(read_lines(units) if units is not None else [])]
+    whom = [*(unit or []), *(read_units(units) if units is not None else [])]
     if units is not None and not whom:
         raise ConfigError(f"The file {units} has no units.")
     experiment = opened(db, name)

@@ -20,7 +20,7 @@ from . import estimates, evidence, misfit, values
 from .by_context import NOTHING, by_context, recommendation
 from .counted import Counted
 from .lift import lifts
-from .posterior import LEVEL, PosteriorSummary, posterior
+from .posterior import EXACT_DRAWS, LEVEL, PosteriorSummary, posterior
 from .recommendation import recommend
 from .sample_ratio import sample_ratio
 from .words import number, rounded
@@ -170,7 +170,8 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
     if not spec.features:
         data, model = every.of(active), version.model(every)
         found = posterior(model, data.arms, data.rewards, rhat_limit=spec.rhat) if len(data.arms) else None
-        wrong = misfit.misfits(model, data.arms, data.rewards, labels)
+        own_draws = None if found is None or found.how != EXACT_DRAWS else (found.shown.low, found.shown.high)
+        wrong = misfit.misfits(model, data.arms, data.rewards, labels, own_draws)
     ratio = sample_ratio(table.arms, table.propensities) if len(table.t) else None
     report: dict[str, Any] = {
         "last_refresh_failed": version.failings or None,

@@ -37,6 +37,8 @@ SHAPE = 0.05  # mean of a Legendre polynomial from which a shape is wrong; that 
 FAR = 4.0  # standard errors between the mean of the rewards and that of the model from which conclusions are at risk
 TIES = 0.05  # share of equal rewards, beyond twice what is expected, from which ties are reported
 TAIL = 0.05  # share of the drawn rewards that show how fast the tail falls
+SURE = 6.0  # standard errors of drawn rewards from which their mean is not what the model says: heavy tails raise no alarm
+BEYOND = 2.0  # widths of an arm's interval between it and the mode from which the exact draws are not those of the densities
 RESTS_ON_FEW = 0.1  # share Σd⁴/(Σd²)², one over an effective number of deviations, from which a mean rests on few rewards
 ADVICE = {
     "Gaussian": 'take the model "numbers", or state sd',
@@ -53,14 +55,20 @@ class Misfit(NamedTuple):
     arm: str | None
     """The label of the arm; None where it is about all arms together, or about the model."""
     check: str
-    """location, spread, shape, tails, ties or unchecked."""
+    """location, mean, posterior, spread, shape, tails, ties or unchecked."""
     sentence: str
     """What was expected, what was seen, and what to do."""
     serious: bool
     """Whether conclusions about mean rewards are at risk, so that nothing should be recommended."""
 
 
-def misfits(model: Model, arms: np.ndarray, rewards: np.ndarray, labels: list[str]) -> list[Misfit]:
+def misfits(
+    model: Model,
+    arms: np.ndarray,
+    rewards: np.ndarray,
+    labels: list[str],
+    intervals: tuple[np.ndarray, np.ndarray] | None = None,
+) -> list[Misfit]:
     """Compare the rewards of every arm with those that the model expects after having seen them.
 
     Args:
@@ -68,6 +76,7 @@ def misfits(model: Model, arms: np.ndarray, rewards: np.ndarray, labels: list[st
         arms: the arm of each reward, an index of `labels`.
         rewards: in the order of their decisions.
         labels: of the arms.
+        intervals: low and high ends of what the model's own `draw` says of mean rewards, where that is to be checked.
 
     Returns:
         What does not fit, serious things first; the chance that a true model gives any is below 1 %.
@@ -87,6 +96,8 @@ def misfits(model: Model, arms: np.ndarray, rewards: np.ndarray, labels: list[st
     alpha = ALARM / (10 * (K + 1))
     fits = {labels[k]: _Fit.of(mine[k], _spread_out(mine[k]), predicted, k) for k in told}
     out = [m for label, fit in fits.items() if fit.n >= LEAST for m in _of_arm(label, fit, model, alpha)]
+    if intervals is not None:
+        out += [m for k in told for m in _of_draws(labels[k], fits[labels[k]], *(float(end[k]) for end in intervals))]
     if not out and len(fits) > 1:
         out = _of_all(list(fits.values()), model, alpha)
     return sorted(out, key=lambda m: not m.serious)
@@ -199,6 +210,7 @@ class _Fit(NamedTuple):
     few: float
     """One over the effective number of deviations, Σd⁴/(Σd²)²."""
     model_mean: float
+    drawn_mean: float
     drawn_sd: float
     drawn_absolute: float
     outlier: float
@@ -232,6 +244,7 @@ class _Fit(NamedTuple):
             float(np.abs(d).mean()),
             float(np.power(d, 4).sum() / square**2) if square > 0 else 0.0,
             float(predicted.mean[k]),
+            float(draws.mean()),
             float(draws.std()),
             float(np.abs(e).mean()),
             float(_ends(x)[worst]),
@@ -247,15 +260,26 @@ class _Fit(NamedTuple):
         return abs(self.mean - self.model_mean) / max(self.sd / np.sqrt(self.n), 1e-300)
 
     @property
+    def drawn_mean_is_off(self) -> bool:
+        """Whether drawn rewards have another mean than the model says."""
+        error = self.drawn_sd / np.sqrt(DRAWS)
+        return not abs(self.drawn_mean - self.model_mean) <= SURE * error + 1e-3 * abs(self.model_mean)
+
+    @property
+    def away(self) -> str:
+        """The same in words; rewards that are all equal have a standard error of 0."""
+        return f"{self.gap:.0f} standard errors" if self.gap < 1000 else "more than 1,000 standard errors"
+
+    @property
     def at_risk(self) -> bool:
         """Whether conclusions about means are."""
         return self.gap > FAR or self.few > RESTS_ON_FEW
 
     @property
     def risk(self) -> str:
-        """The same in words."""
+        """Whether, and why, in words."""
         if self.gap > FAR:
-            return f"its mean reward, {self.model_mean:.4g}, is {self.gap:.0f} standard errors from theirs, {self.mean:.4g}"
+            return f"its mean reward, {self.model_mean:.4g}, is {self.away} from theirs, {self.mean:.4g}"
         if self.few > RESTS_ON_FEW:
             return f"their mean rests on few of them, as if on {1 / self.few:.0f}, so conclusions about means are at risk"
         return f"with {self.n} rewards, conclusions about means are not at risk"
@@ -282,9 +306,13 @@ def _tail(drawn: np.ndarray, worst: float, n: int) -> float:
 
 def _of_arm(label: str, fit: _Fit, model: Model, alpha: float) -> list[Misfit]:
     out, name = [], f"rewards of {label!r}"
+    if not model.mean_of_samples and fit.drawn_mean_is_off and fit.gap > FAR:
+        seen = f"The {name} are {fit.mean:.4g} on average, mean_reward says {fit.model_mean:.4g}"
+        advice = "what is learned and what is reported are different things; let mean_reward be the mean of sample"
+        return [Misfit(label, "mean", f"{seen}, and rewards that sample draws there are {fit.drawn_mean:.4g}: {advice}.", True)]
     chance = special.bdtrc(round(fit.share * fit.ranked) - 1, fit.ranked, max(fit.expected, 3 / DRAWS))
     if fit.share > 2 * fit.expected + TIES and chance < alpha:
-        others = "bernoulli, poisson or zero-inflated-log-normal" if fit.value in (0.0, 1.0) else "poisson, where they are counts"
+        others = "conversions, counts or revenue" if fit.value in (0.0, 1.0) else "counts, where they are counted"
         seen = f"{100 * fit.share:.3g} % of the {name} are exactly {fit.value:.4g} and the model expects {100 * fit.expected:.3g} %"
         out.append(Misfit(label, "ties", f"{seen}: take a model of such rewards ({others}); {fit.risk}.", fit.at_risk))
     out += _of_ranks(label, name, fit, model, alpha, shape=not out)
@@ -296,14 +324,22 @@ def _of_arm(label: str, fit: _Fit, model: Model, alpha: float) -> list[Misfit]:
     return out
 
 
+def _of_draws(label: str, fit: _Fit, low: float, high: float) -> list[Misfit]:
+    """Whether the model's own `draw` gives the posterior of its densities, as far as their mode can tell."""
+    beyond = max(low - fit.model_mean, fit.model_mean - high)
+    if not beyond > BEYOND * (high - low) + 1e-3 * abs(fit.model_mean):
+        return []
+    seen = f"Draws of the mean reward of {label!r} are within [{low:.4g}, {high:.4g}], and log_prior and log_likelihood say about"
+    advice = "let draw be that posterior (blts.posterior(model, rewards).check() compares them)"
+    return [Misfit(label, "posterior", f"{seen} {fit.model_mean:.4g}: {advice}.", True)]
+
+
 def _of_ranks(label: str | None, name: str, fit: _Fit, model: Model, alpha: float, *, shape: bool) -> list[Misfit]:
     sure = np.abs(fit.z()) > -special.ndtri(alpha)
     size = np.abs(fit.polynomials) / fit.ranked
     factors = fit.sd / max(fit.drawn_sd, 1e-300), fit.absolute / max(fit.drawn_absolute, 1e-300)
     if sure[0] and size[0] > SHIFT and fit.gap > FAR:
-        seen = (
-            f"The {name} are {fit.mean:.4g} on average and the model says {fit.model_mean:.4g}, {fit.gap:.0f} standard errors away"
-        )
+        seen = f"The {name} are {fit.mean:.4g} on average and the model says {fit.model_mean:.4g}, {fit.away} away"
         advice = "its prior holds it back, or its shape is wrong; state a prior that allows for such rewards, or take another model"
         return [Misfit(label, "location", f"{seen}: {advice}.", True)]
     if sure[1] and (min(factors) > SCALE or max(factors) < 1 / SCALE):
@@ -330,6 +366,7 @@ def _of_all(fits: list[_Fit], model: Model, alpha: float) -> list[Misfit]:
         polynomials=polynomials,
         mean=pooled("mean"),
         model_mean=pooled("model_mean"),
+        drawn_mean=pooled("drawn_mean"),
         sd=square("sd"),
         drawn_sd=square("drawn_sd"),
         absolute=pooled("absolute"),

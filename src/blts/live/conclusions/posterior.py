@@ -25,6 +25,8 @@ from .laws import Law, law_of
 LEVEL = 0.95
 DRAWS = 100_000
 """Exact draws, where there are no closed distributions, and for lifts. P(best) then has a standard error of at most 0.0016."""
+EXACT_DRAWS = f"{DRAWS:,} exact draws"
+"""How a posterior was computed from them, in words."""
 DRAWN = 1_000
 """Of them at once."""
 ROWS = 2**16
@@ -91,7 +93,7 @@ def posterior(model: Model, arms: np.ndarray, rewards: np.ndarray, *, rhat_limit
         if type(laws) in CLOSED:
             return _from_laws(law_of(laws), seen)
         draws = np.concatenate([_drawn(model, summaries, start) for start in range(0, DRAWS, DRAWN)])
-    return of_draws(draws, DRAWS, seen, f"{DRAWS:,} exact draws")
+    return of_draws(draws, DRAWS, seen, EXACT_DRAWS)
 
 
 def _padded(arms: np.ndarray, rewards: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

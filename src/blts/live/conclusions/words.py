@@ -9,8 +9,8 @@ import numpy as np
 
 
 def number(x: float | None) -> float | None:
-    """A number as JSON can hold it; None where it is not finite."""
-    return float(x) if x is not None and math.isfinite(x) else None
+    """A number as JSON can hold it; None where it is not finite. -0.0 becomes 0.0."""
+    return float(x) + 0.0 if x is not None and math.isfinite(x) else None
 
 
 def few_digits(values: np.ndarray) -> list[float | None]:
