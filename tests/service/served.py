@@ -34,6 +34,8 @@ class Served:
     def __init__(self, service: Service, client: TestClient):
         self.service, self.client = service, client
         self.warmed: list[Any] = []
+        """Experiments whose programs would be compiled."""
+        service.warm_soon = self.warmed.append
         self.keys = {role: self.key(role) for role in Role}
 
     def key(self, role: Role, **options: Any) -> str:
@@ -72,5 +74,10 @@ def served(url: str = "sqlite://", settings: Settings | None = None) -> Iterator
     database = Database(url)
     experiment_in(database)
     service = Service(settings or Settings(db=url), database)
+
+    async def ready() -> None:
+        service.is_ready = True
+
+    service.warm = ready  # compiling ahead, for all sizes of requests, takes longer than the tests
     with TestClient(build(service)) as client:
         yield Served(service, client)

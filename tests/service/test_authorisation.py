@@ -84,7 +84,6 @@ class World:
 
     def __init__(self, service: Served):
         self.service = service
-        service.service.warm_soon = service.warmed.append
         self.names: dict[str, dict[str, str]] = {}
         for name in ("mine", "yours"):
             experiment = experiment_in(service.service.database, name, exposure="explicit")
@@ -128,10 +127,6 @@ def filled(body: Any, values: dict[str, str]) -> Any:
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with served() as service:
-        for _ in range(600):
-            if service.service.is_ready:
-                break
-            service.client.get("/readyz")
         yield World(service)
 
 

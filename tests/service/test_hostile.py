@@ -53,7 +53,6 @@ BODIES = {
 @pytest.fixture(scope="module")
 def service() -> Iterator[Served]:
     with served() as found:
-        found.service.warm_soon = found.warmed.append
         yield found
 
 
@@ -221,7 +220,6 @@ def test_a_failure_says_nothing_of_its_cause(service: Served, monkeypatch: Any, 
         raise RuntimeError("the secret of a database")
 
     monkeypatch.setattr(service.service.database, "names", fail)
-    monkeypatch.setattr(service.service, "is_ready", True)
     with caplog.at_level(logging.ERROR, "blts.service"):
         answer = service.call(None, "GET", "/readyz")
     assert (answer.status_code, answer.headers["x-content-type-options"]) == (500, "nosniff")
@@ -234,8 +232,6 @@ def test_every_route_sends_the_headers(service: Served) -> None:
         path = re.sub(r"\{(\w+)(:path)?\}", lambda m: "mail" if m[1] == "experiment" else "1", route.path)
         for key in (ADMIN, None):
             for method in ({route.method, "OPTIONS", "PATCH", "TRACE"} | {"HEAD"}) - ({"GET"} if route.streams else set()):
-                if method == "GET" and path == "/readyz" and not service.service.is_ready:
-                    continue
                 if (method, path) == ("POST", f"{MAIL}/stop"):
                     continue
                 answer = service.call(key, method, path, **({"json": {}} if method == "POST" else {}))

@@ -243,3 +243,11 @@ def test_listeners_leave_when_the_service_ends() -> None:
             return len([piece async for piece in stream])
 
     assert asyncio.run(asyncio.wait_for(listen(), 60)) == 0
+
+
+def test_a_service_is_ready_when_programs_are_compiled(service: Served, monkeypatch: Any) -> None:
+    assert service.done(None, "GET", "/readyz") == {"status": "ready"}
+    monkeypatch.setattr(service.service, "is_ready", False)
+    answer = service.call(None, "GET", "/readyz")
+    assert (answer.status_code, answer.headers["Retry-After"], answer.json()["type"]) == (503, "1", "urn:blts:problem:not-ready")
+    assert service.done(None, "GET", "/healthz") == {"status": "alive"}

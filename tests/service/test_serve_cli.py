@@ -86,7 +86,7 @@ def test_keys_from_their_creation_to_their_end() -> None:
     key = json.loads(made.output)
     assert key["key"].startswith(f"blts_{key['id']}_")
     database = pathlib.Path("blts.db").read_bytes() + b"".join(p.read_bytes() for p in pathlib.Path().glob("blts.db-*"))
-    assert key["key"].rpartition("_")[2].encode() not in database, "only a hash is stored"
+    assert key["key"][14:].encode() not in database, "only a hash is stored"
     keys = Keys(Database("blts.db"))
     assert keys.known(key["key"]) is not None
     assert keys.known(key["key"][:-1] + ("A" if key["key"][-1] != "A" else "B")) is None

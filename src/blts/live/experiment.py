@@ -17,10 +17,11 @@ from ..batching import Batching
 from ..errors import BltsError, ConfigError
 from ..models import Model
 from ..samplers import Chain
-from . import arms, asking, creating, deciding, exposing, marks, refreshing, reports, status, telling
+from . import arms, asking, creating, deciding, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
 from .damage import notices
 from .database import Database
+from .marks import Marked
 from .metrics import measuring, objective, stopping
 from .pages import Pages
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
@@ -29,7 +30,7 @@ from .session import Session
 from .spec import Spec
 
 
-class Experiment(Pages):
+class Experiment(Pages, Marked):
     """A live experiment in a database.
 
     >>> from blts.live import Experiment
@@ -58,25 +59,6 @@ class Experiment(Pages):
             An experiment that shares connections and everything in memory with this one, so that closing either closes both.
         """
         return Experiment(self.session.acting(actor))
-
-    def expecting(self, *marks: str) -> Experiment:
-        """The same experiment, which is changed only while it is as somebody saw it; elsewhere changes are refused (`Stale`).
-
-        >>> from blts.live import Experiment
-        >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions")
-        >>> seen = mail.definition()["mark"]
-        >>> mail.expecting(seen).pause("B looks broken")
-        >>> mail.expecting(seen).retire_arm("C")
-        Traceback (most recent call last):
-        blts.errors.Stale: The experiment 'mail' was changed meanwhile; look at it again before you change it.
-
-        Args:
-            marks: of `definition`; one of them must be the present one.
-
-        Returns:
-            An experiment that shares connections and everything in memory with this one.
-        """
-        return Experiment(self.session.expecting(frozenset(marks)))
 
     def __repr__(self) -> str:
         return f"Experiment({self.database.url.render_as_string()!r}, {self.name!r})"
@@ -265,15 +247,8 @@ class Experiment(Pages):
 
     @notices
     def tell_exposures(self, decision_ids: Sequence[str] = (), *, units: Sequence[str] = ()) -> Told:
-        """The same as `expose`, and nothing raises for an unknown decision: the answer says what became of each.
-
-        Args:
-            decision_ids: their ids.
-            units: or whom they were for.
-
-        Returns:
-            How many were accepted, were recorded before ("duplicate"), or are unknown.
-        """
+        """The same as `expose`, and nothing raises for an unknown decision: the answer says how many were accepted, and which were
+        recorded before ("duplicate") or are unknown."""
         return exposing.tell(self.session, decision_ids, units)
 
     @notices
@@ -369,11 +344,6 @@ class Experiment(Pages):
     def resume(self, reason: str = "") -> None:
         """Decisions again."""
         status.set_paused(self.session, False, reason)
-
-    @notices
-    def definition(self) -> dict[str, Any]:
-        """What the experiment is: its specification, its arms, whether it is paused or stopped, and a mark (see `expecting`)."""
-        return marks.definition(self.session)
 
     @notices
     def status(self) -> dict[str, Any]:

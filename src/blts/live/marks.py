@@ -4,17 +4,49 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import sqlalchemy as sa
 
 from ..errors import Stale
 from . import entries
+from .damage import notices
 from .database import DbRow
 from .standing import is_paused
 
 if TYPE_CHECKING:
     from .session import Session
+
+
+class Marked:
+    """The methods of an experiment that change it only while it is as somebody saw it."""
+
+    def __init__(self, context: Session):
+        self.session = context
+
+    def expecting(self, *marks: str) -> Self:
+        """The same experiment, which is changed only while it is as somebody saw it; elsewhere changes are refused (`Stale`).
+
+        >>> from blts.live import Experiment
+        >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions")
+        >>> seen = mail.definition()["mark"]
+        >>> mail.expecting(seen).pause("B looks broken")
+        >>> mail.expecting(seen).retire_arm("C")
+        Traceback (most recent call last):
+        blts.errors.Stale: The experiment 'mail' was changed meanwhile; look at it again before you change it.
+
+        Args:
+            marks: of `definition`; one of them must be the present one.
+
+        Returns:
+            An experiment that shares connections and everything in memory with this one.
+        """
+        return type(self)(self.session.expecting(frozenset(marks)))
+
+    @notices
+    def definition(self) -> dict[str, Any]:
+        """What the experiment is: its specification, its arms, whether it is paused or stopped, and a mark (see `expecting`)."""
+        return definition(self.session)
 
 
 def definition(session: Session) -> dict[str, Any]:

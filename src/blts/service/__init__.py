@@ -5,9 +5,11 @@ How one request travels, and which file each step is in:
 1. `server` starts the processes: uvicorn, which serves the application that `app` builds, and a worker that refreshes experiments.
    `settings` are what the command line and the environment say.
 2. `routes` is a table: method, path, the role that a caller needs, the types of the body, the query and the answer, the handler.
-   The OpenAPI document (`openapi`) and the tests of authorisation are made from it.
-3. `dispatch` takes a request through the same steps for every route: whose key it is (`keys`), whether there are too many of them
-   (`limits`), whether it may see the experiment, and what the body says (`bodies`). Whatever goes wrong is one `problem`.
+   The OpenAPI document (`openapi`) is made from it.
+3. `app` has one resource for each path: its routes by method, and OPTIONS (`cors` says which pages of other sites may send what).
+   `dispatch` takes a request through the same steps for every route: whose key it is (`keys`), whether there are too many of them
+   (`limits`), whether it may see the experiment, and what the body says (`bodies`). Whatever goes wrong is one `problem`, and every
+   request is counted for /metrics (`counts`).
 4. A handler in `api/` calls a method of `blts.live.Experiment` in a thread (`state` keeps the experiments that are open). Asks of
    many connections share a transaction (`groups`), and units that have a decision get it from memory (`blts.live.repeats`).
 5. The answer, made of the types in `answers`, is encoded. Nothing is answered before it is stored.
