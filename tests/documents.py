@@ -17,11 +17,12 @@ import os
 import pathlib
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -35,6 +36,7 @@ LANGUAGES = {
     "console": "commands, each with what it prints",
     "bash": "commands that tests run, and whose output is not shown",
     "sh": "commands for other machines, which nothing runs",
+    "js": "JavaScript, which tests/service/test_openfeature.py runs",
     "toml": "a study, which tests run, or a part of docs/extend/pyproject.toml",
 }
 """Languages of blocks in these documents. A block without one could hold an output that nobody compares."""
@@ -135,6 +137,25 @@ def example_parts(folder: pathlib.Path) -> str:
     return os.pathsep.join((str(folder), str(ROOT / "docs" / "extend")))
 
 
+@contextlib.contextmanager
+def service(folder: pathlib.Path) -> Iterator[dict[str, str]]:
+    """`blts serve` on a database in a folder, for a document about it; the variables that say where it is and have a key."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "blts"]
+    database = str(folder / "blts.db")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))}
+    create = [*command, "keys", "create", "documents", "--role", "admin", "--db", database, "--json"]
+    key = json.loads(subprocess.run(create, env=environment, capture_output=True, check=True, text=True).stdout)["key"]
+    serve = [*command, "serve", "--db", database, "--port", str(port)]
+    with subprocess.Popen(serve, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield {"BLTS_URL": f"http://127.0.0.1:{port}", "BLTS_KEY": key}  # clients wait until it answers
+        finally:
+            process.terminate()
+
+
 def _fenced(language: str, text: str) -> str:
     return f"```{language}\n{text}```\n"
 
@@ -163,7 +184,9 @@ def rewritten(path: pathlib.Path) -> str:
         path_of = os.pathsep.join(filter(None, (str(ROOT / "src"), parts, os.environ.get("PYTHONPATH"))))
         environment = kept | cache | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": path_of, "COLUMNS": "120", "PYTHONIOENCODING": "utf-8"}
         command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--print", str(path.resolve())]
-        done = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, encoding="utf-8")
+        with service(pathlib.Path(site)) if path.name == "howto-serve.md" else contextlib.nullcontext({}) as where:
+            own = environment | where
+            done = subprocess.run(command, env=own, cwd=folder, capture_output=True, text=True, encoding="utf-8")
     if done.returncode:
         raise RuntimeError(f"{path.name} does not run:\n{done.stderr}")
     return done.stdout

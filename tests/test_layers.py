@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "blts"
 # From the top. A part imports parts of lower lines only; parts of one line know nothing of each other.
 LAYERS = (
     ("cli",),
-    ("service",),
+    ("service", "openfeature"),
     ("paper", "report"),
     ("studies",),
     ("catalogue", "live"),
@@ -35,8 +35,8 @@ LAYERS = (
     ("_draws",),
     ("_random", "arrays", "factors"),
     ("lanes", "_module", "contexts"),
-    ("declared",),
-    ("_typing", "errors"),
+    ("declared", "client"),
+    ("_typing", "errors", "answers"),
     ("diagnosis",),
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}

@@ -17,6 +17,7 @@ from blts.service.routes import ROUTES
 from served import CONVERSIONS, Served, experiment_in, served
 
 ANYBODY = "anybody"
+EVALUATING = {"client", "app", "admin"}
 TRAFFIC = {"app", "admin"}
 LOOKING = {"reader", "operator", "admin"}
 OPERATING = {"operator", "admin"}
@@ -37,6 +38,9 @@ TABLE: dict[str, Line] = {
     f"POST {X}/rewards": Line(TRAFFIC, {"rewards": [{"unit": "nobody", "reward": 1}]}),
     f"POST {X}/rewards/aggregate": Line(TRAFFIC, {"arm": "C", "count": 1, "total": 1}, headers={"Idempotency-Key": "same"}),
     f"POST {X}/exposures": Line(TRAFFIC, {"units": ["nobody"]}),
+    "POST /ofrep/v1/evaluate/flags": Line(EVALUATING, {"context": {"targetingKey": "ann"}}),
+    "POST /ofrep/v1/evaluate/flags/{experiment}": Line(EVALUATING, {"context": {"targetingKey": "ann"}}),
+    "POST /v1/track": Line(TRAFFIC, {"targetingKey": "ann", "value": 1, "experiment": "{experiment}"}),  # client: by signed ids
     "GET /v1/experiments": Line(LOOKING),
     "POST /v1/experiments": Line(
         ADMINISTERING,
@@ -132,7 +136,9 @@ def test_the_table_has_every_route() -> None:
 
 def scoped(route: str) -> bool:
     """Whether a route is about one experiment, by its path or by its body."""
-    return "{experiment}" in route or any(part in route for part in ("{job}", "{key}", "POST /v1/keys", "POST /v1/experiments"))
+    return "{experiment}" in route or any(
+        part in route for part in ("{job}", "{key}", "track", "POST /v1/keys", "POST /v1/experiments")
+    )
 
 
 def expected(route: str, line: Line, role: Role, whose: str) -> int:

@@ -1,66 +1,12 @@
-"""What an experiment answers."""
+"""What an experiment answers. The types are also those of `blts.client`, which needs no database: they are in `blts.answers`."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-
-class Decision(NamedTuple):
-    id: str
-    arm: str
-    batch: int
-    policy: int
-    """The version of the policy that made it."""
-    propensities: dict[str, float]
-    """With which probability each arm would have been played."""
-    unit: str | None = None
-    """Whom it is for, where it was asked for by unit."""
-    available: bool = True
-    """Whether a new decision could be this arm. A unit keeps its decision; where its arm was retired since, or is not among the
-    arms that are available now, this is False and the caller decides what to show."""
-
-
-class Answer(NamedTuple):
-    decisions: tuple[Decision, ...]
-    feedback_due: bool
-    """The batch is closed and its rewards are awaited: `refresh` when they are in. A `strict` experiment makes no more decisions
-    until then; others go on with the policy in use."""
-    awaited: int
-    """Decisions of this batch without a reward; `status` leaves out those whose window is over."""
-    paused: bool = False
-    """Whether the experiment waits for `resume`."""
-    why: str | None = None
-    """Why there are fewer decisions than were asked for."""
-    stopped: bool = False
-    """Whether it was stopped, for good: new decisions are the promoted arm, or there are none."""
-
-
-class Told(NamedTuple):
-    """How many rows had each outcome; `ids` lists those that were not accepted, with a reason where they are invalid."""
-
-    accepted: int
-    duplicate: int
-    conflict: int
-    unknown: int
-    invalid: int
-    ids: dict[str, list[Any]]
-    awaited: int
-    feedback_due: bool
-    warnings: tuple[str, ...] = ()
-    """What a person should know before trusting the experiment: the model does not fit the rewards, for instance."""
-
-
-class Refreshed(NamedTuple):
-    refreshed: bool
-    version: int
-    """Of the policy that was written, or else of the one in use."""
-    in_use: bool
-    batch: int
-    """The batch that runs now."""
-    why: str | None
-    """Why nothing was refreshed, or why the new version is kept out of use."""
-    awaited: int
-    diagnostics: dict[str, Any]
+from ..answers import Answer as Answer
+from ..answers import Decision as Decision
+from ..answers import Page as Page
+from ..answers import Refreshed as Refreshed
+from ..answers import Told as Told
 
 
 def rewards_in_words(count: int) -> str:

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from ..errors import ConfigError, UnknownName, whole
 from . import encoding, entries, ledger, schema, status
+from .answers import Page
 from .asking import units_of
 from .checks import check_text
 from .damage import notices
@@ -24,14 +25,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 LONGEST = 1000  # rows of a page
-
-
-class Page(NamedTuple):
-    """Some rows, and where the next page begins."""
-
-    rows: list[dict[str, Any]]
-    next: int | None
-    """What to give as `after` (or as `before`, where this page has the newest first) for the next page; None on the last."""
 
 
 class Pages:

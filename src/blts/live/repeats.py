@@ -47,6 +47,10 @@ class Repeats:
             self._decisions = OrderedDict()
         self._seen = now, row.versions, standing_answer(row)
 
+    def forget(self) -> None:
+        """Look again before the next answer, because the experiment was just changed."""
+        self._seen = None
+
     def serves(self, request: Request) -> bool:
         """Whether a request could be answered from memory: it names units and nothing else."""
         return request.units is not None and request.id is None and request.shown is None

@@ -308,6 +308,12 @@ def index_of(decision: object, code: str) -> int | None:
     return int(match[2]) if match is not None and match[1] == code else None
 
 
+def code_of(decision: str) -> str | None:
+    """The code of the experiment that a decision's id is of; None where it is no id."""
+    match = _ID.fullmatch(decision)
+    return None if match is None else match[1]
+
+
 def _number(reward: Any) -> tuple[float, str | None]:
     if isinstance(reward, str | bytes) or reward is None:
         return math.nan, "a reward must be a number"

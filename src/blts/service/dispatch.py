@@ -16,7 +16,7 @@ from ..errors import BltsError
 from ..live import Experiment
 from . import cors, limits
 from .keys import Key
-from .problems import Kind, Problem, no_experiment, problem_of
+from .problems import DETAILS, Kind, Problem, Shape, no_experiment, problem_of
 from .roles import Permission, Role, may, roles_with
 from .state import Opened, Service
 
@@ -60,6 +60,8 @@ class Route(NamedTuple):
     """Headers of the answer."""
     streams: bool = False
     """Whether the answer is sent in pieces; HEAD does not make it then."""
+    shape: Shape = DETAILS
+    """How problems are sent."""
 
     @property
     def needs_experiment(self) -> bool:
@@ -131,14 +133,15 @@ def endpoint(service: Service, route: Route) -> Callable[[Request], Awaitable[Re
         try:
             response = await _respond(call, decoder)
         except Problem as problem:
-            response = problem.response()
+            response = route.shape.response(problem, request)
         except BltsError as error:
-            response = problem_of(error).response()
+            response = route.shape.response(problem_of(error), request)
         except ClientDisconnect:
             response = Response(status_code=400)
         except Exception:
             log.exception("%s %s failed", request.method, request.scope["path"])
-            response = Problem(Kind.broken, "blts failed at this request; the server's log says how.").response()
+            problem = Problem(Kind.broken, "blts failed at this request; the server's log says how.")
+            response = route.shape.response(problem, request)
         service.counts.count(route.method, route.path, response.status_code, time.perf_counter() - began)
         if route.is_traffic and call.known_key is not None:
             cors.share(response, request, call.known_key)
@@ -165,6 +168,8 @@ async def _respond(call: Call, decoder: Any) -> Response:
     if route.streams and request.method == "HEAD":
         return Response(media_type=route.media_type)
     answer = await route.handler(call)
+    if route.needs_experiment and route.method == "POST" and not route.is_traffic:
+        call.opened.changed()
     return answer if isinstance(answer, Response) else _encoded(answer, route)
 
 

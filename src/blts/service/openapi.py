@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import inspect
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from .dispatch import Route
-from .problems import MEDIA_TYPE, Details, Kind
+from .problems import DETAILS, Kind, Shape
 from .roles import roles_with
 
-_PROBLEM = {"$ref": "#/components/schemas/Details"}
 _PROBLEMS_OF_KEYS = (Kind.no_key, Kind.forbidden, Kind.too_many)
 _PROBLEMS_OF_BODIES = (Kind.unreadable, Kind.too_large, Kind.media_type)
 
@@ -27,7 +27,9 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         What JSON can hold, in an order that does not change.
     """
     types = [t for route in routes for t in (route.answer, route.body) if t is not None]
-    schemas, components = msgspec.json.schema_components([*types, Details], ref_template="#/components/schemas/{name}")
+    shapes = list(dict.fromkeys([DETAILS, *(route.shape for route in routes)]))
+    wrong = [shape.type for shape in shapes]
+    schemas, components = msgspec.json.schema_components([*types, *wrong], ref_template="#/components/schemas/{name}")
     found = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -44,7 +46,7 @@ def document(routes: tuple[Route, ...]) -> dict[str, Any]:
         },
         "paths": dict(sorted(paths.items())),
         "components": {
-            "responses": _problem_responses(),
+            "responses": _problem_responses(shapes),
             "schemas": dict(sorted(components.items())),
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "blts_<id>_<secret>"}},
         },
@@ -72,21 +74,28 @@ def _operation(route: Route, answer: dict[str, Any] | None, body: dict[str, Any]
 
 
 def _problems_sent(route: Route) -> dict[str, Any]:
-    sent: dict[str, Any] = {str(kind.status): {"$ref": f"#/components/responses/{_name(kind)}"} for kind in _problems(route)}
+    responses = "#/components/responses/"
+    sent: dict[str, Any] = {
+        str(route.shape.status(kind)): {"$ref": f"{responses}{_name(route.shape, kind)}"} for kind in _problems(route)
+    }
     return sent | ({"304": {"description": "It is as the caller knows it."}} if "If-None-Match" in route.headers else {})
 
 
-def _name(kind: Kind) -> str:
+def _name(shape: Shape, kind: Kind) -> str:
     """What the answer with a problem's status is called."""
-    return f"problem-{kind.status}"
+    return f"{shape.name}-{shape.status(kind)}"
 
 
-def _problem_responses() -> dict[str, Any]:
-    """One for each status, with the titles of all problems that have it."""
-    titles: dict[str, list[str]] = {}
-    for kind in Kind:
-        titles.setdefault(_name(kind), []).append(f"{kind.title}.")
-    return {name: {"description": " ".join(said), "content": {MEDIA_TYPE: {"schema": _PROBLEM}}} for name, said in titles.items()}
+def _problem_responses(shapes: Iterable[Shape]) -> dict[str, Any]:
+    """One for each shape and status, with the titles of all problems that have it."""
+    found: dict[str, Any] = {}
+    for shape in shapes:
+        content = {shape.media_type: {"schema": {"$ref": f"#/components/schemas/{shape.type.__name__}"}}}
+        titles: dict[str, list[str]] = {}
+        for kind in Kind:
+            titles.setdefault(_name(shape, kind), []).append(f"{kind.title}.")
+        found |= {name: {"description": " ".join(said), "content": content} for name, said in titles.items()}
+    return found
 
 
 def _path(route: Route) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import BltsError, Conflict, Stale, StoreError, UnknownName, shown
@@ -74,6 +75,28 @@ class Problem(Exception):
     def response(self) -> Response:
         """The answer of the request that it ended."""
         return Response(msgspec.json.encode(self.details), self.kind.status, self.headers, MEDIA_TYPE)
+
+
+class Shape:
+    """How a route sends problems: as problem details, unless it speaks a protocol that has errors of its own."""
+
+    name: str = "problem"
+    """Of the answers, in the OpenAPI document."""
+    type: type = Details
+    """Of the body."""
+    media_type: str = MEDIA_TYPE
+
+    def status(self, kind: Kind) -> int:
+        """The status of a kind of problem."""
+        return kind.status
+
+    def response(self, problem: Problem, request: Request) -> Response:
+        """The answer of a request that a problem ended."""
+        del request
+        return problem.response()
+
+
+DETAILS = Shape()
 
 
 def no_experiment(name: str) -> Problem:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from . import ofrep, tracking
 from .api import events, experiments, health, jobs, keys, operating, pages, traffic
 from .dispatch import Route
 
 ROUTES: tuple[Route, ...] = (
     *traffic.ROUTES,
+    *ofrep.ROUTES,
+    *tracking.ROUTES,
     *experiments.ROUTES,
     *pages.ROUTES,
     *operating.ROUTES,

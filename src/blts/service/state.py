@@ -9,8 +9,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
+import sqlalchemy as sa
+
 from ..errors import UnknownName
-from ..live import Answer, Experiment
+from ..live import Answer, Experiment, schema
 from ..live.asking import Request
 from ..live.database import Database
 from ..live.repeats import Repeats
@@ -38,6 +40,8 @@ class Opened:
         self._executor, self._looking = executor, asyncio.Lock()
         self._asks: Groups[Request, Answer] = Groups(experiment.ask_together, executor)
         self._repeats = Repeats(experiment.session)
+        self.values: dict[str, Any] = {}
+        """What arms are as values of a flag, by label, as far as anybody asked; an arm's metadata never change."""
 
     async def ask(self, request: Request) -> Answer:
         """The answer to a request: from memory where its units have their decisions, else in a transaction with those who wait."""
@@ -52,6 +56,10 @@ class Opened:
             answer = await self._asks.submit(request)
             self._repeats.keep(answer, versions)
         return answer
+
+    def changed(self) -> None:
+        """Answer nothing from memory that was read before now."""
+        self._repeats.forget()
 
     async def finished(self) -> None:
         """Wait until everything that was asked is answered."""
@@ -83,6 +91,7 @@ class Service:
         self._warm_thread = ThreadPoolExecutor(1, "blts-warm")
         self._opened: dict[str, Opened] = {}
         self._opening = asyncio.Lock()
+        self._names: dict[str, str] = {}
         self._warming: set[asyncio.Task[None]] = set()
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -106,6 +115,20 @@ class Service:
                 self._opened[name] = found
         return found
 
+    async def name_of(self, code: str) -> str | None:
+        """The name of the experiment whose decision ids begin with a code; None where there is none."""
+        found = self._names.get(code)
+        if found is None:
+            found = await self.run(self._find_name, code)
+            if found is not None:
+                self._names[code] = found
+        return found
+
+    def _find_name(self, code: str) -> str | None:
+        table = schema.experiments
+        with self.database.read() as c:
+            return c.execute(sa.select(table.c.name).where(table.c.code == code)).scalar_one_or_none()
+
     def _open(self, name: str) -> Opened:
         try:
             return Opened(Experiment.open(self.database, name, clock=self.clock, actor="service"), self._threads)
@@ -114,6 +137,7 @@ class Service:
 
     async def warm(self) -> None:
         """Open all experiments that are not stopped and compile what their first asks run."""
+        await self.run(lambda: self.keys.secret)
         for name in await self.run(self.database.names):
             opened = await self.experiment(name)
             await self.compute(opened.experiment.warm)
