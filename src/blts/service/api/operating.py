@@ -50,7 +50,9 @@ async def retire_arm(call: Call) -> Version:
 async def stop(call: Call) -> Version:
     """End the experiment, for good; with an arm to promote, every new decision is that arm."""
     body: Stop = call.body
-    return Version(await call.service.compute(call.experiment.stop, body.promote, body.reason))
+    version = await call.service.compute(call.experiment.stop, body.promote, body.reason)
+    call.service.warm_soon(call.opened)
+    return Version(version)
 
 
 async def correct(call: Call) -> Changed:
