@@ -51,6 +51,8 @@ def verdict(facts: Facts) -> Verdict:
     why = report["recommendation"]
     if status["paused"]:
         return Verdict("warn", "Paused", f"Paused: no decisions are made{_so_far(facts)}", why, "Resume it, or stop it.", ("resume", "Resume…"))
+    if why.startswith("Look at the guardrails"):
+        return Verdict("bad", "Needs you", "A guardrail alarm: an arm does harm", why, "Retire the arm, or stop.", ("retire-arm", "Retire an arm…"))
     if why.startswith("Look into"):
         what = "assignment" if "assignment" in why[:30] else "sampler" if "sampler" in why[:30] else "model"
         headline = f"Check the {what} before you trust a number"

@@ -27,10 +27,8 @@ def policies(facts: Facts, rows: Sequence[dict[str, Any]], older: str | None, fi
     """
     shown = [_row(facts, row) for row in rows]
     columns = [Column("version", "count"), Column("kind", "text"), Column("in use", "text"), Column("at", "moment")]
-    columns += [Column("decisions before", "count"), Column("watermark", "count"), Column("failings", "text")]
-    plain = [
-        [r["version"], r["kind"], str(r["in_use"]).lower(), r["at"], r["t"], r["watermark"], "; ".join(r["failings"])] for r in rows
-    ]
+    columns += [Column("decisions before", "count"), Column("failings", "text")]
+    plain = [[r["version"], r["kind"], str(r["in_use"]).lower(), r["at"], r["t"], "; ".join(r["failings"])] for r in rows]
     table = Table("policies", "Policy versions", columns, plain)
     return View("Policies", "policies", {"rows": shown, "older": older, "first": first}, (), (table,))
 
