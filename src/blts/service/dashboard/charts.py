@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from . import numbers
 from .scales import Axis
@@ -185,16 +185,18 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], y: Axis, *, about: tuple[s
     Returns:
         The SVG.
     """
-    out, width = [_grid(None, y)], 100 / max(1, len(groups))
+    out, each, many = [_grid(None, y)], 1 / max(1, len(groups)), len(groups) > 5
+    wide = min(0.7 * each, 0.16)
     for i, (name, parts) in enumerate(groups):
-        base = 0.0
+        base, middle = 0.0, (i + 0.5) * each
         for part in parts:
             size = y.at(base + part.value) - y.at(base)
-            place = (_pc((i + 0.15) * width / 100), _pc(1 - y.at(base) - size), _pc(0.7 * width / 100), _pc(size))
+            place = (_pc(middle - wide / 2), _pc(1 - y.at(base) - size), _pc(wide), _pc(size))
             bar = Markup('<rect class="bar {}" x="{}%" y="{}%" width="{}%" height="{}%"><title>{}: {}</title></rect>')
             out.append(bar.format(part.look.classes, *place, numbers.visible(part.label), numbers.number(part.value)))
             base += part.value
-        out.append(Markup('<text class="tick x" x="{}%" y="100%" dy="18">{}</text>').format(_pc((i + 0.5) * width / 100), name))
+        less = " less" if many and i % 2 else ""
+        out.append(Markup('<text class="tick x{}" x="{}%" y="100%" dy="18">{}</text>').format(less, _pc(middle), name))
     return _svg(about, height, Markup("").join(out))
 
 
@@ -290,6 +292,3 @@ def _pc(share: float) -> str:
 def looks_of(labels: Sequence[Any]) -> dict[str, Look]:
     """The look of each arm, by its place among all there have been."""
     return {str(label): Look(i) for i, label in enumerate(labels)}
-
-
-__all__ = ["Bar", "Chart", "Interval", "Look", "Series", "bars", "escape", "gauge", "intervals", "lines", "looks_of", "share_bar", "stacked"]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from ...errors import ConfigError, UnknownName
 from ...live import Experiment, jobs, overview, reports
+from ...live.features import Feature
 from ..problems import Kind, Problem
 from ..roles import Permission, may
 from . import numbers
@@ -95,9 +96,16 @@ def facts_now(experiment: Experiment, now: float) -> Facts:
     if report is not None:
         report["as_of"]["later_entries"] = status["entries"] - report["as_of"]["entries"]
     if experiment.spec.features:
-        status["example_context"] = {feature.name: feature.example for feature in experiment.spec.features}
+        status["example_context"] = {feature.name: _example(feature) for feature in experiment.spec.features}
     unit = "rate" if experiment.session.single_model.support == "binary" else "number"
     return Facts(status, report, unit, now)
+
+
+def _example(feature: Feature) -> float | str | bool:
+    """A value that a feature may have."""
+    if feature.range is not None:
+        return (feature.range[0] + feature.range[1]) / 2
+    return True if feature.levels is None else feature.levels[0]
 
 
 async def framed(visit: Visit, view: View, facts: Facts, tab: str | None, **more: Any) -> Response:

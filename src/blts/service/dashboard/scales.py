@@ -10,8 +10,8 @@ from typing import NamedTuple
 from . import numbers
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
-_STEPS = [1, 5, 15, 30, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR]
-_STEPS += [DAY * n for n in (1, 2, 7, 14, 28, 91, 182, 365, 730, 1825, 3650, 36500)]
+_STEPS = [1, 5, 15, 30, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR]
+_STEPS += [DAY * n for n in (1, 2, 3, 7, 14, 28, 91, 182, 365, 730, 1825, 3650, 36500)]
 
 
 class Axis(NamedTuple):

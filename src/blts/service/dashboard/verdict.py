@@ -8,6 +8,9 @@ from . import numbers
 from .facts import Facts
 
 
+GO_ON = "Nothing to do: traffic moves to better arms by itself, and this page says when one has won."
+
+
 class Verdict(NamedTuple):
     """What is known, in order of importance."""
 
@@ -84,14 +87,14 @@ def _undecided(facts: Facts) -> Verdict:
     leader = report["evidence"]["leader"] if report["evidence"] else None
     if not report["rewards"] or leader is None:
         waits = f"{numbers.count(report['open'])} rewards wait for their window to end" if report["open"] else "no reward has come yet"
-        return Verdict("info", "Collecting", f"Too early: {waits}", why, "Keep on. The first comparison follows the first refresh.")
+        return Verdict("info", "Collecting", f"Too early: {waits}", why, "Nothing to do: the first comparison follows the first refresh.")
     if why.startswith("There is nothing to compare"):
         return Verdict("info", "One arm", "Only one arm is active", why, "Add an arm, or stop the experiment.", ("add-arm", "Add an arm…"))
     arm = facts.arm(leader)
     p = None if arm is None else arm["p_best"]
     if p is not None and p >= 0.8:
-        return Verdict("info", "Leading", f"{_named(leader)} leads{_by(facts, leader)}, not yet enough for a winner", why, "Keep on.")
-    return Verdict("info", "Undecided", "No arm is clearly ahead yet", why, "Keep on.")
+        return Verdict("info", "Leading", f"{_named(leader)} leads{_by(facts, leader)}, not yet enough for a winner", why, GO_ON)
+    return Verdict("info", "Undecided", "No arm is clearly ahead yet", why, GO_ON)
 
 
 def _stopped(facts: Facts) -> Verdict:

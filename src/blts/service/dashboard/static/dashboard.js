@@ -36,6 +36,10 @@ function copies() {
 }
 copies();
 
+// On a narrow screen the tab of this page may be out of sight.
+const current = document.querySelector(".tabs [aria-current]");
+if (current) current.parentElement.scrollLeft = current.offsetLeft - 60;
+
 // Menus close on Escape and on a click elsewhere.
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
@@ -103,6 +107,12 @@ function swap(page) {
   if (focused >= 0) view().querySelectorAll("a, button, summary, [tabindex]")[focused]?.focus({ preventScroll: true });
   copies();
 }
+
+// A job that the worker has not finished yet: look again soon.
+function poll() {
+  if (view().querySelector("[data-poll]")) setTimeout(() => refresh().then(poll), 1500);
+}
+poll();
 
 if (document.body.dataset.live && "EventSource" in window) {
   const mine = document.body.dataset.experiment;

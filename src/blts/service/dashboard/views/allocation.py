@@ -15,12 +15,21 @@ def allocation(facts: Facts) -> View:
     history = None if facts.report is None else facts.report.get("history")
     drawn: list[charts.Chart] = []
     if history is not None:
-        drawn = [chart for chart in (_planned(facts, history["policies"]), _played(facts, history), _means(facts, history)) if chart]
+        drawn = [chart for chart in (planned(facts), _played(facts, history), _means(facts, history)) if chart]
     return View("Allocation", "allocation", {}, tuple(drawn))
 
 
-def _planned(facts: Facts, versions: dict[str, Any]) -> charts.Chart | None:
-    """The propensities of the policies in use, from each version to the next."""
+def planned(facts: Facts, height: int = 280) -> charts.Chart | None:
+    """The propensities of the policies in use, from each version to the next; None where there are none.
+
+    Args:
+        facts: of the experiment.
+        height: of the chart, in pixels.
+    """
+    history = None if facts.report is None else facts.report.get("history")
+    if history is None:
+        return None
+    versions = history["policies"]
     end = facts.report["as_of"]["at"] if facts.report else facts.now
     rows = [i for i in range(len(versions["at"])) if all(p[i] is not None for p in versions["allocation"].values())]
     if not rows or not facts.status["decisions"]:
@@ -30,7 +39,7 @@ def _planned(facts: Facts, versions: dict[str, Any]) -> charts.Chart | None:
     series = [charts.Series(label, facts.looks[label], at, [*y, y[-1]]) for label, y in shares.items() if label in facts.looks]
     now = ", ".join(f"{label} {numbers.percent(y[-1])}" for label, y in shares.items())
     about = ("planned", f"Share of decisions that each policy gives to each arm, over time; now {now}.")
-    svg = charts.stacked(series, scales.times(at), about=about, y=scales.shares(), height=280)
+    svg = charts.stacked(series, scales.times(at), about=about, y=scales.shares(), height=height)
     columns = [Column("version", "count"), Column("from", "moment"), *(Column(label, "share") for label in shares)]
     plain = [[versions["version"][i], versions["at"][i], *(y[k] for y in shares.values())] for k, i in enumerate(rows)]
     table = Table("planned", "Share of decisions by policy version", columns, plain)

@@ -72,6 +72,10 @@ def _summary(what: str, detail: dict[str, Any]) -> str:
         case "refresh":
             used = "in use" if detail.get("in_use") else "not used: " + "; ".join(detail.get("failings", []))
             return f"version {detail.get('version')}, {used}"
+        case "create":
+            spec = detail.get("spec") or {}
+            model = spec.get("model") or {}
+            return f"{numbers.plural(len(spec.get('arms', [])), 'arm')}, {model.get('said') or model.get('name') or 'a model of its own'}"
         case _:
             return "; ".join(f"{key}: {_value(value)}" for key, value in detail.items() if value not in (None, {}, []))
 

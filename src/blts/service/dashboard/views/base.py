@@ -23,3 +23,13 @@ class View(NamedTuple):
         """The table with an id, of a chart or by itself, for its CSV file."""
         every = [chart.table for chart in self.charts] + list(self.tables)
         return next((table for table in every if table.id == name), None)
+
+
+class Tile(NamedTuple):
+    """A number that is shown large."""
+
+    name: str
+    value: str
+    note: str = ""
+    term: str | None = None
+    """The word of the glossary that explains it."""

@@ -83,7 +83,7 @@ const arm = await client.getStringValue({json.dumps(name)}, {json.dumps(facts.co
 await fetch({json.dumps(address + "/v1/track")}, {{
   method: "POST",
   headers: [...headers, ["Content-Type", "application/json"]],
-  body: JSON.stringify({{ targetingKey: "user-17", event: {json.dumps(name)}, value: {reward} }}),
+  body: JSON.stringify({{ experiment: {json.dumps(name)}, targetingKey: "user-17", value: {reward} }}),
 }});"""
     return [
         Snippet("curl", "curl", "any language that can send HTTP", curl),

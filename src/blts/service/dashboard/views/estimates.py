@@ -54,7 +54,7 @@ def _gain(facts: Facts, gain: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
     more = gain["per_unit"] >= 0
     known = gain["low"] is not None and gain["high"] is not None
-    ends = f"{numbers.difference(gain['low'], facts.unit)} to {numbers.difference(gain['high'], facts.unit)}" if known else None
+    ends = f"{numbers.difference(gain['low'], facts.unit)} and {numbers.difference(gain['high'], facts.unit)}" if known else None
     noun = "conversions" if facts.unit == "rate" else "in total"
     return {
         "total": f"{numbers.number(abs(gain['total']))} {noun} {'more' if more else 'less'}",

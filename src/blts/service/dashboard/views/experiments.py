@@ -53,7 +53,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         "leader": found.get("leader"),
         "leader_look": looks.get(found.get("leader") or ""),
         "p_best": numbers.chance(found.get("p_best")),
-        "arms": len(row["active"]),
+        "arms": numbers.plural(len(row["arms"]), "arm"),
         "decisions": numbers.count(row["decisions"]),
         "bar": charts.share_bar(parts, words) if parts else None,
         "created_at": row["created_at"],

@@ -8,7 +8,7 @@ from typing import Any
 from .. import charts, numbers, scales
 from ..facts import Facts
 from ..tables import Column, Table
-from .base import View
+from .base import Tile, View
 
 
 def feedback(facts: Facts) -> View:
@@ -25,15 +25,14 @@ def _slowest(arms: list[dict[str, Any]], q: str) -> float | None:
     return max((arm["quantiles"][q] for arm in arms if arm["rewards"]), default=None)
 
 
-def _tiles(facts: Facts, found: dict[str, Any]) -> list[dict[str, Any]]:
-    waiting = sum(one["count"] for one in found["pending"])
-    status = facts.status
+def _tiles(facts: Facts, found: dict[str, Any]) -> list[Tile]:
+    waiting, window = sum(one["count"] for one in found["pending"]), facts.status["window"]
     half, most = _slowest(found["arms"], "0.5"), _slowest(found["arms"], "0.9")
     return [
-        {"name": "Waiting for a reward", "value": numbers.count(waiting), "note": "decisions whose window is open" if status["window"] else ""},
-        {"name": "Half of rewards come within", "value": numbers.duration(half), "note": "of the slowest arm"},
-        {"name": "Nine in ten within", "value": numbers.duration(most), "note": "of the slowest arm"},
-        {"name": "Window", "value": numbers.duration(status["window"]) if status["window"] is not None else "none", "note": "", "term": "window"},
+        Tile("Waiting for a reward", numbers.count(waiting), "" if window is None else "their window is open"),
+        Tile("Half of rewards come within", numbers.duration(half), "for the slowest arm"),
+        Tile("Nine in ten within", numbers.duration(most), "for the slowest arm"),
+        Tile("Window", "none" if window is None else numbers.duration(window), "", "window"),
     ]
 
 
@@ -79,9 +78,8 @@ def _ages(bins: list[dict[str, Any]], window: float | None) -> charts.Chart | No
     """How old the decisions are that still wait."""
     if not bins:
         return None
-    first = next((i for i, one in enumerate(bins) if one["count"]), 0)
     look = charts.Look(6)
-    groups = [(_age(one), [charts.Bar(_words(one), look, float(one["count"]))]) for one in bins[first:]]
+    groups = [(_age(one), [charts.Bar(_words(one), look, float(one["count"]))]) for one in bins]
     axis = scales.linear([one["count"] for one in bins], zero=True, label=numbers.count)
     said = "; ".join(f"{_words(one)}: {one['count']:,}" for one in bins if one["count"])
     svg = charts.bars(groups, axis, about=("ages", f"Decisions without a reward by their age: {said}."))

@@ -81,18 +81,22 @@ def _missing(report: dict[str, Any]) -> Check:
 
 
 def _weights(report: dict[str, Any]) -> list[Check]:
-    """The smallest propensity and the effective sample size, where the report has them."""
-    out, weights = [], report.get("weights")
-    if not weights:
-        return out
-    p, share = weights.get("smallest_propensity"), weights.get("effective_share")
-    if p is not None:
-        words = "The least probability that any decision gave the arm it played. Small ones make single rewards weigh much."
-        out.append(Check("warn" if p < 0.001 else "good", "Smallest propensity", numbers.percent(p, 2), words, "propensity"))
-    if share is not None:
-        words = "Weighted by propensities, the rewards of the arm that has it worst are worth this share of their number."
-        out.append(Check("warn" if share < 0.1 else "good", "Effective sample size", numbers.percent(share, 2), words, "effective"))
-    return out
+    """The smallest propensity and the effective sample size, of the arm that has it worst."""
+    known = [arm for arm in report["arms"] if arm["rewards"] and arm.get("smallest_propensity") is not None]
+    if not known:
+        return []
+    least = min(known, key=lambda arm: arm["smallest_propensity"])
+    worst = min(known, key=lambda arm: arm["effective_rewards"] / arm["rewards"])
+    p, share = least["smallest_propensity"], worst["effective_rewards"] / worst["rewards"]
+    rare = f"The least probability of a decision for its own arm ({numbers.short(least['arm'])}). Below 0.1 % single rewards weigh too much."
+    even = (
+        f"Weighted by propensities, the {numbers.plural(worst['rewards'], 'reward')} of {numbers.short(worst['arm'])} are worth "
+        f"{numbers.number(worst['effective_rewards'])} equal ones."
+    )
+    return [
+        Check("warn" if p < 0.001 else "good", "Smallest propensity", numbers.percent(p, 2), rare, "propensity"),
+        Check("warn" if share < 0.1 else "good", "Effective sample size", numbers.percent(share, 2), even, "effective"),
+    ]
 
 
 def _refresh(facts: Facts) -> Check:

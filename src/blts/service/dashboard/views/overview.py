@@ -8,13 +8,16 @@ from .. import charts, numbers, scales
 from ..facts import Facts
 from ..tables import Column, Table
 from ..verdict import verdict
-from .base import View
+from .allocation import planned
+from .base import Tile, View
 
 
 def overview(facts: Facts) -> View:
     """The first page of an experiment."""
     report = facts.report
-    drawn = () if report is None or not any(facts.mean(arm)["value"] is not None for arm in facts.arms) else (means(facts),)
+    traffic = planned(facts, 180)
+    drawn = (means(facts),) if any(facts.mean(arm)["value"] is not None for arm in facts.arms) else ()
+    drawn += () if traffic is None else (traffic,)
     values = {
         "verdict": verdict(facts),
         "tiles": _tiles(facts),
@@ -46,32 +49,33 @@ def means(facts: Facts) -> charts.Chart:
     return charts.Chart("Mean reward of each arm", f"{kind}, 95 % intervals", svg, [], table)
 
 
-def _tiles(facts: Facts) -> list[dict[str, Any]]:
-    """The four numbers at the top."""
+def _tiles(facts: Facts) -> list[Tile]:
+    """The numbers below the verdict."""
     status, report = facts.status, facts.report
     waiting = status["without_reward"]
+    more = "" if report is None or not report["open"] else f"{numbers.count(report['open'])} more when their window ends"
     out = [
-        {"name": "Decisions", "value": numbers.count(status["decisions"]), "note": f"batch {numbers.count(status['batch'])}"},
-        {
-            "name": "Rewards that count",
-            "value": numbers.NONE if report is None else numbers.count(report["rewards"]),
-            "note": "" if report is None or not report["open"] else f"{numbers.count(report['open'])} more when their window ends",
-        },
-        {"name": "Without a reward", "value": numbers.count(waiting), "note": _share_of(waiting, status["decisions"])},
+        Tile("Decisions", numbers.count(status["decisions"]), f"batch {numbers.count(status['batch'])}"),
+        Tile("Rewards that count", numbers.NONE if report is None else numbers.count(report["rewards"]), more),
+        Tile("Without a reward", numbers.count(waiting), _share_of(waiting, status["decisions"])),
     ]
     gain = None if report is None else report["value_against_equal"]
     if gain is not None and gain["per_unit"] is not None:
-        each = numbers.difference(gain["per_unit"], facts.unit)
-        noun = "conversions" if facts.unit == "rate" else "reward"
-        note = f"{each} a unit"
+        note = f"{numbers.difference(gain['per_unit'], facts.unit)} a unit"
         if gain["low"] is not None and gain["low"] < 0 < (gain["high"] or 0.0):
             note += "; could be 0"
-        out.append({"name": "Gain over equal shares", "value": _total(gain["total"], noun), "note": note, "term": "gain"})
+        total = _total(gain["total"], "conversions" if facts.unit == "rate" else "")
+        out.append(Tile("Gain over equal shares", total, note, "gain"))
+    evidence = None if report is None or facts.contextual else report["evidence"]
+    if evidence is not None and evidence["against"] and not status["stopped"]:
+        other, least = min(evidence["against"].items(), key=lambda item: item[1])
+        value = "> 1,000" if least > 1000 else numbers.number(least, 2)
+        out.append(Tile("Evidence", value, f"{numbers.number(evidence['needed'])} needed against {numbers.short(other, 20)}", "evidence"))
     return out
 
 
 def _total(total: float | None, noun: str) -> str:
-    return numbers.NONE if total is None else f"{'+' if total > 0 else ''}{numbers.number(total, 3)} {noun}"
+    return numbers.NONE if total is None else f"{'+' if total > 0 else ''}{numbers.number(total, 3)} {noun}".rstrip()
 
 
 def _share_of(part: int, whole: int) -> str:
