@@ -12,6 +12,7 @@ from ...live import Experiment, jobs
 from ..problems import Kind, Problem
 from .drafts import labels_of, number_of
 from .facts import Facts
+from .frames import facts_of, framed
 from .views.actions import ACTIONS, Action, action
 from .visits import Visit
 
@@ -30,8 +31,6 @@ DONE = {
 
 async def offered(visit: Visit) -> Response:
     """The page of an action: what it would do, and what it needs."""
-    from .reading import facts_of, framed
-
     chosen = _chosen(visit)
     experiment, facts = await facts_of(visit)
     given = {name: visit.query(name)[:200] for name in ("arm", "promote", "id") if visit.query(name)}
@@ -43,8 +42,6 @@ async def offered(visit: Visit) -> Response:
 
 async def done(visit: Visit) -> Response:
     """Do an action, or show its page again with the reason why not."""
-    from .reading import facts_of, framed
-
     chosen, form = _chosen(visit), visit.form
     experiment, facts = await facts_of(visit)
     try:

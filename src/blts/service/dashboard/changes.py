@@ -57,10 +57,13 @@ class Changes:
         table, stored = schema.experiments, schema.reports
         last = sa.select(sa.func.max(stored.c.version)).where(stored.c.experiment == table.c.id).scalar_subquery()
         with self._service.database.read() as c:
-            return {name: (position, report or 0) for name, position, report in c.execute(sa.select(table.c.name, table.c.position, last))}
+            return {
+                name: (position, report or 0)
+                for name, position, report in c.execute(sa.select(table.c.name, table.c.position, last))
+            }
 
 
-def events(changes: Changes):  # noqa: ANN201 (a handler)
+def events(changes: Changes):
     """The handler that streams changes to a page."""
 
     async def handler(visit: Visit) -> Response:

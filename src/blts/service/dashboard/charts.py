@@ -1,8 +1,9 @@
 """Charts as inline SVG: classes for colours and dashes, no style attributes and no library.
 
-An SVG is the area of the data, as wide as its place on the page; marks and labels reach into the padding around it, so that text has
-the same size on a phone and on a wide screen. Lines are in a nested SVG that is stretched, with strokes that are not; points are placed
-in per cent. The colours are those of `drawing.style`, in the style sheet as `arm-0` to `arm-6`, with dashes and markers beside them.
+An SVG is the area of the data, as wide as its place on the page; marks and labels reach into the padding around it, so that text
+has the same size on a phone and on a wide screen. Lines are in a nested SVG that is stretched, with strokes that are not; points
+are placed in per cent. The colours are those of `drawing.style`, in the style sheet as `arm-0` to `arm-6`, with dashes and markers
+beside them.
 """
 
 from __future__ import annotations
@@ -218,9 +219,9 @@ def gauge(value: float | None) -> Markup:
     """A thin bar that is full at 1, behind a number; the number itself says it in words."""
     if value is None:
         return Markup("")
-    return Markup('<svg class="gauge" width="100%" height="4" aria-hidden="true"><rect class="whole" width="100%" height="4" rx="2"/>') + Markup(
-        '<rect class="part" width="{}%" height="4" rx="2"/></svg>'
-    ).format(_pc(min(1.0, max(0.0, value))))
+    return Markup(
+        '<svg class="gauge" width="100%" height="4" aria-hidden="true"><rect class="whole" width="100%" height="4" rx="2"/>'
+    ) + Markup('<rect class="part" width="{}%" height="4" rx="2"/></svg>').format(_pc(min(1.0, max(0.0, value))))
 
 
 def _svg(about: tuple[str, str], height: int, body: Markup, kind: str = "") -> Markup:
@@ -250,9 +251,9 @@ def _grid(x: Axis | None, y: Axis | None, over: bool = False) -> Markup:
 
 def _stretched(paths: Sequence[Markup]) -> Markup:
     inside = Markup("").join(paths)
-    return Markup('<svg class="data" viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">{}</svg>').format(
-        inside
-    )
+    return Markup(
+        '<svg class="data" viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">{}</svg>'
+    ).format(inside)
 
 
 def _path(points: Sequence[tuple[float, float] | None], steps: bool = False, backwards: bool = False) -> str:

@@ -131,7 +131,9 @@ def _settings(given: dict[str, str], attempt: Callable[[str, Callable[[], Any]],
     if given["metric"]:
         margin = given["metric_margin"] or "0"
         metric: dict[str, Any] = {"name": given["metric"], "model": given["metric_model"], "better": given["metric_better"]}
-        metric["margin"] = margin.replace(" ", "") if margin.endswith("%") else attempt("metric_margin", lambda: number_of("The margin", margin))
+        metric["margin"] = (
+            margin.replace(" ", "") if margin.endswith("%") else attempt("metric_margin", lambda: number_of("The margin", margin))
+        )
         out["metrics"] = [metric]
     return out
 

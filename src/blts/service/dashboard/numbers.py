@@ -12,7 +12,9 @@ from ...live.durations import in_words
 THIN = "\u202f"
 """The narrow space that does not break, before a per cent sign."""
 NONE = "–"
-_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 """Characters that cannot be seen and change what is: controls, and marks that turn the direction of text."""
 
 
@@ -80,7 +82,7 @@ def chance(p: float | None, error: float | None = None) -> str:
         return NONE
     words = probability(p, error or 0.0)
     sign, _, digits = words.rpartition(" ")
-    return f"{ {'': '', 'above': '> ', 'below': '< '}[sign]}{percent(float(digits))}"
+    return f"{ {'': '', 'above': '> ', 'below': '< '}[sign] }{percent(float(digits))}"
 
 
 def reward(x: float | None, unit: str) -> str:

@@ -10,30 +10,18 @@ from typing import Any
 from starlette.responses import Response
 
 from ...errors import ConfigError, UnknownName
-from ...live import Experiment, jobs, overview, reports
-from ...live.features import Feature
+from ...live import Experiment, jobs, overview
 from ..problems import Kind, Problem
 from ..roles import Permission, may
 from . import numbers
 from .acting import DONE
 from .facts import Facts
+from .frames import facts_of, framed
 from .views import allocation, audit, connect, decisions, estimates, experiments, feedback, health, policies
 from .views import overview as overview_view
 from .views.base import View
 from .visits import Visit
 
-TABS = (
-    ("", "Overview"),
-    ("allocation", "Allocation"),
-    ("estimates", "Estimates"),
-    ("health", "Health"),
-    ("feedback", "Feedback"),
-    ("policies", "Policies"),
-    ("decisions", "Decisions"),
-    ("audit", "Audit"),
-    ("connect", "Connect"),
-)
-OPEN_PAGES = {slug for slug, _ in TABS}
 ROWS = 50  # of a page of decisions, policies or the audit log
 
 
@@ -77,48 +65,14 @@ def _test_call(experiment: Experiment) -> dict[str, Any]:
     answer = experiment.ask(units=[unit])
     took = f"{1000 * (time.perf_counter() - began):.0f}"
     if not answer.decisions:
-        return {"arm": None, "why": f"No decision: {answer.why or 'the experiment makes none'}. OpenFeature clients get their default."}
+        return {
+            "arm": None,
+            "why": f"No decision: {answer.why or 'the experiment makes none'}. OpenFeature clients get their default.",
+        }
     (decision,) = answer.decisions
     experiment.cancel([decision.id], "a test call from the dashboard")
     share = numbers.percent(decision.propensities.get(decision.arm))
     return {"arm": decision.arm, "unit": unit, "id": decision.id, "propensity": share, "milliseconds": took}
-
-
-async def facts_of(visit: Visit) -> tuple[Experiment, Facts]:
-    """The experiment of the path, and what its pages are made of: its status and its last stored report."""
-    opened = await visit.experiment()
-    return opened.experiment, await visit.service.run(facts_now, opened.experiment, visit.now)
-
-
-def facts_now(experiment: Experiment, now: float) -> Facts:
-    """What pages are made of. Nothing here is linear in the number of decisions."""
-    status, report = experiment.status(), reports.last(experiment)
-    if report is not None:
-        report["as_of"]["later_entries"] = status["entries"] - report["as_of"]["entries"]
-    if experiment.spec.features:
-        status["example_context"] = {feature.name: _example(feature) for feature in experiment.spec.features}
-    unit = "rate" if experiment.session.single_model.support == "binary" else "number"
-    return Facts(status, report, unit, now)
-
-
-def _example(feature: Feature) -> float | str | bool:
-    """A value that a feature may have."""
-    if feature.range is not None:
-        return (feature.range[0] + feature.range[1]) / 2
-    return True if feature.levels is None else feature.levels[0]
-
-
-async def framed(visit: Visit, view: View, facts: Facts, tab: str | None, **more: Any) -> Response:
-    """A page of an experiment, with its title and tabs."""
-    alarms = sum(check.tone == "bad" for check in health.checks(facts))
-
-    def page(*parts: str) -> str:
-        return visit.url("experiments", facts.name, *(part for part in parts if part))
-
-    title = f"{view.title} · {numbers.short(facts.name, 60)}"
-    path = page("overview") if tab == "" else page(tab or "")
-    frame = {"facts": facts, "state": facts.state(), "tabs": TABS, "tab": tab, "alarms": alarms, "page": page, "open_pages": OPEN_PAGES}
-    return visit.render(view, **(frame | {"title": title, "here_path": path} | more))
 
 
 async def _view(visit: Visit, tab: str, experiment: Experiment, facts: Facts) -> View:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from . import numbers
 from .facts import Facts
 
-
 GO_ON = "Nothing to do: traffic moves to better arms by itself, and this page says when one has won."
 
 
@@ -50,12 +49,23 @@ def verdict(facts: Facts) -> Verdict:
         )
     if report is None:
         why = "Reports are made by the worker after every refresh."
-        return Verdict("info", "Collecting", "No report yet", why, "Nothing to do: the worker makes the first report when it refreshes.")
+        return Verdict(
+            "info", "Collecting", "No report yet", why, "Nothing to do: the worker makes the first report when it refreshes."
+        )
     why = report["recommendation"]
     if status["paused"]:
-        return Verdict("warn", "Paused", f"Paused: no decisions are made{_so_far(facts)}", why, "Resume it, or stop it.", ("resume", "Resume…"))
+        return Verdict(
+            "warn", "Paused", f"Paused: no decisions are made{_so_far(facts)}", why, "Resume it, or stop it.", ("resume", "Resume…")
+        )
     if why.startswith("Look at the guardrails"):
-        return Verdict("bad", "Needs you", "A guardrail alarm: an arm does harm", why, "Retire the arm, or stop.", ("retire-arm", "Retire an arm…"))
+        return Verdict(
+            "bad",
+            "Needs you",
+            "A guardrail alarm: an arm does harm",
+            why,
+            "Retire the arm, or stop.",
+            ("retire-arm", "Retire an arm…"),
+        )
     if why.startswith("Look into"):
         what = "assignment" if "assignment" in why[:30] else "sampler" if "sampler" in why[:30] else "model"
         headline = f"Check the {what} before you trust a number"
@@ -83,13 +93,21 @@ def _undecided(facts: Facts) -> Verdict:
     assert report is not None
     why = report["recommendation"]
     if facts.contextual:
-        return Verdict("info", "By context", "The best arm depends on the context", why, "Compare what policies earn in the table below.")
+        return Verdict(
+            "info", "By context", "The best arm depends on the context", why, "Compare what policies earn in the table below."
+        )
     leader = report["evidence"]["leader"] if report["evidence"] else None
     if not report["rewards"] or leader is None:
-        waits = f"{numbers.count(report['open'])} rewards wait for their window to end" if report["open"] else "no reward has come yet"
-        return Verdict("info", "Collecting", f"Too early: {waits}", why, "Nothing to do: the first comparison follows the first refresh.")
+        waits = (
+            f"{numbers.count(report['open'])} rewards wait for their window to end" if report["open"] else "no reward has come yet"
+        )
+        return Verdict(
+            "info", "Collecting", f"Too early: {waits}", why, "Nothing to do: the first comparison follows the first refresh."
+        )
     if why.startswith("There is nothing to compare"):
-        return Verdict("info", "One arm", "Only one arm is active", why, "Add an arm, or stop the experiment.", ("add-arm", "Add an arm…"))
+        return Verdict(
+            "info", "One arm", "Only one arm is active", why, "Add an arm, or stop the experiment.", ("add-arm", "Add an arm…")
+        )
     arm = facts.arm(leader)
     p = None if arm is None else arm["p_best"]
     if p is not None and p >= 0.8:
@@ -123,7 +141,11 @@ def _by(facts: Facts, label: str) -> str:
         return ""
     lift = arm["lift"]
     if lift is not None and lift["absolute"] is not None and lift["absolute"]["value"] is not None:
-        rel = "" if lift["relative"] is None or lift["relative"]["value"] is None else f" ({numbers.relative(lift['relative']['value'])})"
+        rel = (
+            ""
+            if lift["relative"] is None or lift["relative"]["value"] is None
+            else f" ({numbers.relative(lift['relative']['value'])})"
+        )
         return f", {numbers.difference(lift['absolute']['value'], facts.unit)}{rel} over {_named(facts.control)}"
     others = [o for o in facts.arms if o["active"] and o is not arm and facts.mean(o)["value"] is not None]
     mine = facts.mean(arm)["value"]

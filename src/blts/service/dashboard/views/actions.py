@@ -91,13 +91,19 @@ def effects(facts: Facts, slug: str, given: dict[str, str], decision: dict[str, 
             return [f"The worker replays all {n} and compares every row with what is stored.", "Nothing is changed."]
         case "add-arm":
             new = len(status["active"]) + 1
-            return [f"From the next decision on there are {new} arms.", "The new arm starts at what the others show, and is tried more while little is known of it."]
+            return [
+                f"From the next decision on there are {new} arms.",
+                "The new arm starts at what the others show, and is tried more while little is known of it.",
+            ]
         case "retire-arm":
             return _retire(facts, given.get("arm", ""))
         case "correct":
             return _correct(decision)
         case "cancel":
-            return ["These decisions count for nothing, as if they had never been shown. It cannot be undone.", "The next refresh learns without them."]
+            return [
+                "These decisions count for nothing, as if they had never been shown. It cannot be undone.",
+                "The next refresh learns without them.",
+            ]
         case "stop":
             return _stop(facts, given.get("promote", ""))
     raise KeyError(slug)
@@ -132,7 +138,8 @@ def _stop(facts: Facts, promote: str) -> list[str]:
     if promote:
         out.append(f"Every new unit gets {numbers.short(promote)}.")
     else:
-        out.append("With an arm to promote, every new unit gets that arm. Without one there are no more decisions, and OpenFeature clients get their default.")
+        out.append("With an arm to promote, every new unit gets that arm.")
+        out.append("Without one there are no more decisions, and OpenFeature clients get their default.")
     winner = None if facts.report is None else facts.report["winner"]
     if winner is None:
         why = "There is no report yet" if facts.report is None else facts.report["recommendation"].removeprefix("Keep on: ")

@@ -53,7 +53,7 @@ def _played(facts: Facts, history: dict[str, Any]) -> charts.Chart | None:
     if len(at) < 2:
         return None
     series = [charts.Series(arm["arm"], facts.looks[arm["arm"]], at, arm["decisions"]) for arm in history["arms"]]
-    top = max(max(one.y) for one in series)
+    top = max(max(arm["decisions"]) for arm in history["arms"])
     last = ", ".join(f"{one.label} {one.y[-1]:,}" for one in series)
     about = ("played", f"Decisions of each arm up to each moment; at the end {last}.")
     svg = charts.lines(series, scales.times(at), scales.linear([top], zero=True, label=numbers.count), about=about)

@@ -41,7 +41,13 @@ def audit(facts: Facts, rows: Sequence[dict[str, Any]], older: str | None, first
     Returns:
         The view.
     """
-    columns = [Column("position", "count"), Column("at", "moment"), Column("actor", "text"), Column("what", "text"), Column("detail", "text")]
+    columns = [
+        Column("position", "count"),
+        Column("at", "moment"),
+        Column("actor", "text"),
+        Column("what", "text"),
+        Column("detail", "text"),
+    ]
     plain = [[r["position"], r["at"], r["actor"], r["what"], json.dumps(r["detail"])] for r in rows]
     values = {"rows": [_row(row) for row in rows], "older": older, "first": first}
     return View("Audit", "audit", values, (), (Table("audit", "Audit log", columns, plain),))
@@ -75,7 +81,8 @@ def _summary(what: str, detail: dict[str, Any]) -> str:
         case "create":
             spec = detail.get("spec") or {}
             model = spec.get("model") or {}
-            return f"{numbers.plural(len(spec.get('arms', [])), 'arm')}, {model.get('said') or model.get('name') or 'a model of its own'}"
+            named = model.get("said") or model.get("name") or "a model of its own"
+            return f"{numbers.plural(len(spec.get('arms', [])), 'arm')}, {named}"
         case _:
             return "; ".join(f"{key}: {_value(value)}" for key, value in detail.items() if value not in (None, {}, []))
 

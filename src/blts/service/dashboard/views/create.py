@@ -95,7 +95,15 @@ def cost(found: Rehearsal) -> dict[str, Any]:
     rows = []
     for k, arm in enumerate(told["arms"]):
         share = arm["share"]["value"] or 0.0
-        rows.append({"arm": arm["arm"], "look": charts.Look(k), "assumed": arm["assumed"], "share": numbers.percent(share, 2), "named": numbers.percent(arm["named"]["value"], 2)})
+        rows.append(
+            {
+                "arm": arm["arm"],
+                "look": charts.Look(k),
+                "assumed": arm["assumed"],
+                "share": numbers.percent(share, 2),
+                "named": numbers.percent(arm["named"]["value"], 2),
+            }
+        )
     headline = "It would find no winner" if named < 0.05 else f"It would name a winner in {numbers.percent(named, 2)} of cases"
     after = told["units_until_named"]["value"]
     if after is not None and named >= 0.05:
@@ -104,11 +112,29 @@ def cost(found: Rehearsal) -> dict[str, Any]:
     loss, gain = told["loss_against_best"]["value"], told["gain_over_equal_split"]["value"]
     facts = []
     if not equal:
-        facts.append(("Cost of learning", f"{numbers.number(loss)} less reward in total than {numbers.short(told['best'] or '')} alone would earn"))
+        facts.append(
+            (
+                "Cost of learning",
+                f"{numbers.number(loss)} less reward in total than {numbers.short(told['best'] or '')} alone would earn",
+            )
+        )
         facts.append(("Gain over an equal split", f"{numbers.number(gain)} more reward in total"))
-    facts.append(("A wrong winner", "false, as all arms are equal: " * equal + (f"in {numbers.percent(wrong, 2)} of cases" if wrong else "in none of the rehearsals")))
+    facts.append(
+        (
+            "A wrong winner",
+            "false, as all arms are equal: " * equal
+            + (f"in {numbers.percent(wrong, 2)} of cases" if wrong else "in none of the rehearsals"),
+        )
+    )
     facts.append(("Refreshes", numbers.number(told["refreshes"]["value"], 2)))
-    return {"headline": headline, "facts": facts, "rows": rows, "assumed": told["assumed"], "replications": found.replications, "text": text}
+    return {
+        "headline": headline,
+        "facts": facts,
+        "rows": rows,
+        "assumed": told["assumed"],
+        "replications": found.replications,
+        "text": text,
+    }
 
 
 def _traffic(found: Rehearsal) -> charts.Chart:
@@ -124,7 +150,12 @@ def _traffic(found: Rehearsal) -> charts.Chart:
     axis = axis._replace(ticks=[(v, text) for v, text in axis.ticks if v <= found.units])
     svg = charts.stacked(series, axis, about=("traffic", "Share of units that each arm would get."), y=scales.shares(), height=200)
     rows = [[edges[i + 1], *share[i].tolist()] for i in range(len(share))]
-    table = Table("traffic", "Share of units of each arm", [Column("units", "count"), *(Column(label, "share") for label in found.labels)], rows)
+    table = Table(
+        "traffic",
+        "Share of units of each arm",
+        [Column("units", "count"), *(Column(label, "share") for label in found.labels)],
+        rows,
+    )
     legend = [(label, charts.Look(k)) for k, label in enumerate(found.labels)]
     note = f"share of units, averaged over {found.replications} rehearsals; units from left to right"
     return charts.Chart("Where traffic would go", note, svg, legend, table)

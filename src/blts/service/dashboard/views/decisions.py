@@ -38,7 +38,13 @@ def decisions(
         The view.
     """
     shown = [_row(facts, row) for row in rows]
-    columns = [Column("id", "text"), Column("at", "moment"), Column("arm", "arm"), Column("policy", "count"), Column("batch", "count")]
+    columns = [
+        Column("id", "text"),
+        Column("at", "moment"),
+        Column("arm", "arm"),
+        Column("policy", "count"),
+        Column("batch", "count"),
+    ]
     columns += [Column("propensity"), Column("status", "text"), Column("reward")]
     plain = [[r["id"], r["at"], r["arm"], r["policy"], r["batch"], _p(r), r["status"], r["reward"]] for r in rows]
     values = {"rows": shown, "older": older, "first": first, "sought": sought, "problem": problem}

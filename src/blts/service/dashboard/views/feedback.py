@@ -17,7 +17,9 @@ def feedback(facts: Facts) -> View:
     if found is None:
         return View("Feedback", "feedback", {"tiles": [], "sentence": None})
     drawn = tuple(chart for chart in (_delays(facts, found["arms"]), _ages(found["pending"], facts.status["window"])) if chart)
-    return View("Feedback", "feedback", {"tiles": _tiles(facts, found), "sentence": _sentence(facts, found)}, drawn, (_quantiles(found),))
+    return View(
+        "Feedback", "feedback", {"tiles": _tiles(facts, found), "sentence": _sentence(facts, found)}, drawn, (_quantiles(found),)
+    )
 
 
 def _slowest(arms: list[dict[str, Any]], q: str) -> float | None:
@@ -41,11 +43,13 @@ def _sentence(facts: Facts, found: dict[str, Any]) -> str | None:
     window, late = facts.status["window"], _slowest(found["arms"], "0.99")
     if window is None or late is None:
         return None
+    longest, stated = numbers.duration(late), numbers.duration(window)
     if late > window:
-        return f"One reward in a hundred takes longer than {numbers.duration(late)}, which is more than the window of {numbers.duration(window)}: late rewards are counted as silence until they come. A longer window would lose less."
+        said = f"One reward in a hundred takes longer than {longest}, which is more than the window of {stated}"
+        return f"{said}: until they come, such decisions count as silent. A longer window would lose less."
     if late < window / 5:
-        return f"Nearly all rewards come within {numbers.duration(late)}; a window shorter than {numbers.duration(window)} would learn sooner."
-    return f"The window of {numbers.duration(window)} fits: 99 % of rewards come within {numbers.duration(late)}."
+        return f"Nearly all rewards come within {longest}; a window shorter than {stated} would learn sooner."
+    return f"The window of {stated} fits: 99 % of rewards come within {longest}."
 
 
 def _delays(facts: Facts, arms: list[dict[str, Any]]) -> charts.Chart | None:
@@ -64,13 +68,17 @@ def _delays(facts: Facts, arms: list[dict[str, Any]]) -> charts.Chart | None:
     svg = charts.lines(series, axis, scales.shares(), about=about, steps=True)
     names = list(shown[0]["quantiles"])
     columns = [Column("arm", "arm"), Column("rewards", "count"), *(Column(f"{float(q):.0%} within", "duration") for q in names)]
-    table = Table("delays", "How long rewards take", columns, [[a["arm"], a["rewards"], *(a["quantiles"][q] for q in names)] for a in shown])
+    table = Table(
+        "delays", "How long rewards take", columns, [[a["arm"], a["rewards"], *(a["quantiles"][q] for q in names)] for a in shown]
+    )
     legend = [(one.label, one.look) for one in series]
     return charts.Chart("How long rewards take", "share of rewards that had come, by time since the decision", svg, legend, table)
 
 
 def _quantiles(found: dict[str, Any]) -> Table:
-    rows = [[arm["arm"], s, p] for arm in found["arms"] for s, p in zip(arm["curve"]["seconds"], arm["curve"]["share"], strict=True)]
+    rows = [
+        [arm["arm"], s, p] for arm in found["arms"] for s, p in zip(arm["curve"]["seconds"], arm["curve"]["share"], strict=True)
+    ]
     return Table("curves", "Delay curves", [Column("arm", "arm"), Column("seconds"), Column("share")], rows)
 
 
@@ -85,7 +93,11 @@ def _ages(bins: list[dict[str, Any]], window: float | None) -> charts.Chart | No
     svg = charts.bars(groups, axis, about=("ages", f"Decisions without a reward by their age: {said}."))
     columns = [Column("age", "text"), Column("decisions", "count")]
     table = Table("ages", "Decisions that wait, by age", columns, [[_words(one), one["count"]] for one in bins])
-    note = "decisions without a reward" if window is None else f"decisions without a reward; the window ends after {numbers.duration(window)}"
+    note = (
+        "decisions without a reward"
+        if window is None
+        else f"decisions without a reward; the window ends after {numbers.duration(window)}"
+    )
     return charts.Chart("Who still waits", note, svg, [], table)
 
 
@@ -101,4 +113,8 @@ def _age(one: dict[str, Any]) -> str:
 def _words(one: dict[str, Any]) -> str:
     if one["to"] is None:
         return f"more than {numbers.duration(one['from'])}"
-    return f"{numbers.duration(one['from'])} to {numbers.duration(one['to'])}" if one["from"] else f"up to {numbers.duration(one['to'])}"
+    return (
+        f"{numbers.duration(one['from'])} to {numbers.duration(one['to'])}"
+        if one["from"]
+        else f"up to {numbers.duration(one['to'])}"
+    )

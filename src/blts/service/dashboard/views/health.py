@@ -50,7 +50,7 @@ def _sample_ratio(report: dict[str, Any]) -> Check:
         return Check("info", name, numbers.NONE, "There are too few decisions to compare with their propensities.", "sample-ratio")
     p = f"p = {numbers.number(ratio['p_value'], 2)}"
     if ratio["alarm"]:
-        words = "Arms were not played as often as their propensities say. Find out which decisions are lost or doubled before you read on."
+        words = "Arms were not played as often as their propensities say. Find out which decisions are lost or doubled first."
         return Check("bad", name, p, words, "sample-ratio")
     return Check("good", name, p, "Arms were played about as often as their propensities say.", "sample-ratio")
 
@@ -63,7 +63,12 @@ def _model(facts: Facts, report: dict[str, Any]) -> Check:
     if not report["rewards"]:
         return Check("info", "Model fit", numbers.NONE, "There are no rewards yet to compare with the model.")
     if facts.contextual:
-        return Check("info", "Model fit", "not checked", "With contexts the model is not compared with single rewards; values rest on propensities.")
+        return Check(
+            "info",
+            "Model fit",
+            "not checked",
+            "With contexts the model is not compared with single rewards; values rest on propensities.",
+        )
     return Check("good", "Model fit", "fits", f"The rewards look like those of the model ({report['model']}).")
 
 
@@ -71,11 +76,13 @@ def _missing(report: dict[str, Any]) -> Check:
     rate = report["missing_feedback_rate"]
     if rate is None:
         return Check("info", "Silent decisions", numbers.NONE, "No window has ended yet.")
-    silent = [(arm["missing"] + arm["defaulted"]) / max(1, arm["units"] - arm["pending"] - arm["cancelled"]) for arm in report["arms"]]
+    silent = [
+        (arm["missing"] + arm["defaulted"]) / max(1, arm["units"] - arm["pending"] - arm["cancelled"]) for arm in report["arms"]
+    ]
     apart = max(silent, default=0.0) - min(silent, default=0.0)
     words = "Decisions without a reward when their window ended, or that count as the default."
     if any(arm["missing"] for arm in report["arms"]) and apart > 0.1:
-        words = f"Arms differ by {numbers.percent(apart, 2)} in how many decisions stay silent and are left out; that biases comparisons."
+        words = f"Arms differ by {numbers.percent(apart, 2)} in how many decisions stay silent; leaving these out is biased."
         return Check("warn", "Silent decisions", numbers.percent(rate), words)
     return Check("good", "Silent decisions", numbers.percent(rate), words)
 
@@ -88,7 +95,7 @@ def _weights(report: dict[str, Any]) -> list[Check]:
     least = min(known, key=lambda arm: arm["smallest_propensity"])
     worst = min(known, key=lambda arm: arm["effective_rewards"] / arm["rewards"])
     p, share = least["smallest_propensity"], worst["effective_rewards"] / worst["rewards"]
-    rare = f"The least probability of a decision for its own arm ({numbers.short(least['arm'])}). Below 0.1 % single rewards weigh too much."
+    rare = f"The least probability of a decision for its own arm ({numbers.short(least['arm'])}). Below 0.1 % it is a warning."
     even = (
         f"Weighted by propensities, the {numbers.plural(worst['rewards'], 'reward')} of {numbers.short(worst['arm'])} are worth "
         f"{numbers.number(worst['effective_rewards'])} equal ones."
@@ -103,11 +110,18 @@ def _refresh(facts: Facts) -> Check:
     status, name = facts.status, "Last refresh"
     since = numbers.ago(status["refreshed_at"], facts.now)
     if status["last_refresh_failed"]:
-        return Check("bad", name, "not used", f"{'; '.join(status['last_refresh_failed'])}. The policy before it stays in use.", "batch")
+        return Check(
+            "bad", name, "not used", f"{'; '.join(status['last_refresh_failed'])}. The policy before it stays in use.", "batch"
+        )
     later = 0 if facts.report is None else facts.report["as_of"]["later_entries"]
     late = facts.now - status["refreshed_at"] > STALE * max(status["window"] or 0.0, 86400.0)
     if later and late and not status["stopped"]:
-        return Check("warn", name, since, f"{numbers.plural(later, 'reward entry', 'reward entries')} wait to be learned from; is the worker running?")
+        return Check(
+            "warn",
+            name,
+            since,
+            f"{numbers.plural(later, 'reward entry', 'reward entries')} wait to be learned from; is the worker running?",
+        )
     if status["policies"] <= 1:
         return Check("info", name, "none yet", "The first policy plays by the prior; the first refresh follows the first batch.")
     return Check("good", name, since, f"Policy version {status['policy']} is in use.")
@@ -126,7 +140,11 @@ def _alarms(report: dict[str, Any]) -> list[Check]:
         if metric["role"] != "guardrail":
             continue
         alarms = metric["alarms"]
-        words = f"{'; '.join(alarms)}." if alarms else f"No arm is shown to be worse than {metric['control']} by more than is tolerated."
+        words = (
+            f"{'; '.join(alarms)}."
+            if alarms
+            else f"No arm is shown to be worse than {metric['control']} by more than is tolerated."
+        )
         out.append(Check("bad" if alarms else "good", f"Guardrail: {metric['metric']}", "alarm" if alarms else "no alarm", words))
     return out
 
@@ -178,6 +196,11 @@ def _fates(facts: Facts) -> charts.Chart | None:
     said = "; ".join(f"{arm['arm']}: " + ", ".join(f"{arm[fate]:,} {fate}" for fate in FATES if arm[fate]) for arm in facts.arms)
     svg = charts.bars(groups, scales.shares(), about=("fates", f"What became of each arm's decisions: {said}."), height=180)
     columns = [Column("arm", "arm"), Column("decisions", "count"), *(Column(fate, "count") for fate in FATES)]
-    table = Table("fates", "What became of each arm's decisions", columns, [[a["arm"], a["units"], *(a[f] for f in FATES)] for a in facts.arms])
+    table = Table(
+        "fates",
+        "What became of each arm's decisions",
+        columns,
+        [[a["arm"], a["units"], *(a[f] for f in FATES)] for a in facts.arms],
+    )
     legend = [(fate, charts.Look(k)) for fate, k in FATES.items() if any(arm[fate] for arm in facts.arms)]
     return charts.Chart("What became of the decisions?", "share of each arm's decisions", svg, legend, table)

@@ -70,7 +70,9 @@ def _tiles(facts: Facts) -> list[Tile]:
     if evidence is not None and evidence["against"] and not status["stopped"]:
         other, least = min(evidence["against"].items(), key=lambda item: item[1])
         value = "> 1,000" if least > 1000 else numbers.number(least, 2)
-        out.append(Tile("Evidence", value, f"{numbers.number(evidence['needed'])} needed against {numbers.short(other, 20)}", "evidence"))
+        out.append(
+            Tile("Evidence", value, f"{numbers.number(evidence['needed'])} needed against {numbers.short(other, 20)}", "evidence")
+        )
     return out
 
 
@@ -97,7 +99,7 @@ def _arm(facts: Facts, arm: dict[str, Any]) -> dict[str, Any]:
         "rewards": numbers.count(arm["rewards"]),
         "mean": facts.interval(facts.mean(arm)),
         "lift": None if absolute is None or absolute["value"] is None else numbers.difference(absolute["value"], facts.unit),
-        "lift_sign": 0 if absolute is None else (absolute["low"] or 0) > 0 and 1 or ((absolute["high"] or 0) < 0 and -1) or 0,
+        "lift_sign": _sign(absolute),
         "lift_relative": None if rel is None or rel["value"] is None else _relative(rel),
         "p_best": arm["note"] if arm["p_best"] is None else numbers.chance(arm["p_best"], arm["posterior_error"]["p_best"]),
         "gauge": charts.gauge(arm["p_best"]),
@@ -105,6 +107,13 @@ def _arm(facts: Facts, arm: dict[str, Any]) -> dict[str, Any]:
         "share": numbers.percent(arm["allocation"]),
         "share_gauge": charts.gauge(arm["allocation"]),
     }
+
+
+def _sign(lift: dict[str, Any] | None) -> int:
+    """1 where the whole interval is above 0, -1 where it is below, else 0."""
+    if lift is None or lift["low"] is None or lift["high"] is None:
+        return 0
+    return int(lift["low"] > 0) - int(lift["high"] < 0)
 
 
 def _relative(of: dict[str, Any]) -> str:
@@ -121,7 +130,9 @@ def _loss(loss: float, unit: str) -> str:
 def _table(facts: Facts) -> Table:
     """The same numbers for CSV."""
     columns = [Column("arm", "arm"), Column("active", "text"), Column("units", "count"), Column("rewards", "count")]
-    columns += [Column(name) for name in ("mean reward", "low", "high", "P(best)", "expected loss", "lift", "lift low", "lift high")]
+    columns += [
+        Column(name) for name in ("mean reward", "low", "high", "P(best)", "expected loss", "lift", "lift low", "lift high")
+    ]
     columns.append(Column("share from now on"))
     rows = []
     for arm in facts.arms:
@@ -209,7 +220,11 @@ def _settings(facts: Facts) -> list[tuple[str, str, str | None]]:
         ("Burn-in", f"{numbers.count(s['burn_in'])} units an arm" if s["burn_in"] else None, None),
         ("Window", f"{numbers.duration(s['window'])}; silence {silence}" if s["window"] is not None else "none", "window"),
         ("Learns from", "rewards at once" if s["learn"] == "open" and s["window"] is not None else None, None),
-        ("Exposure", "only decisions that were shown" if s["exposure"] == "explicit" else "every decision is assumed to be shown", None),
+        (
+            "Exposure",
+            "only decisions that were shown" if s["exposure"] == "explicit" else "every decision is assumed to be shown",
+            None,
+        ),
         ("Stops", _rule(s["stopping_rule"]), None),
         ("Contexts", "; ".join(s["features"]) if "features" in s else None, None),
         ("Created", numbers.moment(s["created_at"]), None),
