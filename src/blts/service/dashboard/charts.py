@@ -50,6 +50,12 @@ class Look(NamedTuple):
             self.classes
         ) + Markup('<path class="marker" transform="translate(11 6)" d="{}"/></svg>').format(self.marker)
 
+    @property
+    def block(self) -> Markup:
+        """A filled square, for legends of bars and areas."""
+        square = Markup('<rect class="bar" width="12" height="12" rx="3"/></svg>')
+        return Markup('<svg class="swatch {}" width="12" height="12" aria-hidden="true">').format(self.classes) + square
+
 
 class Series(NamedTuple):
     """Points of one line, from left to right; None where there is none."""
@@ -88,7 +94,8 @@ class Chart(NamedTuple):
     svg: Markup
     legend: Sequence[tuple[str, Look]]
     table: Table
-    y_label: str = ""
+    filled: bool = False
+    """Whether it has bars or areas, and not lines."""
 
     @property
     def id(self) -> str:

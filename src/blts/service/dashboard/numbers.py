@@ -95,7 +95,10 @@ def difference(x: float | None, unit: str, *, signed: bool = True) -> str:
     if x is None or not math.isfinite(x):
         return NONE
     sign = ("+" if x > 0 else "") if signed else ""
-    return f"{sign}{number(100 * x, 2)} points" if unit == "rate" else f"{sign}{number(x)}"
+    if unit != "rate":
+        return f"{sign}{number(x)}"
+    points = number(100 * x, 2)
+    return f"{sign}{points} point{'' if points in ('1', '−1') else 's'}"
 
 
 def relative(x: float | None) -> str:

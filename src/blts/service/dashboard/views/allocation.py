@@ -15,7 +15,11 @@ def allocation(facts: Facts) -> View:
     history = None if facts.report is None else facts.report.get("history")
     drawn: list[charts.Chart] = []
     if history is not None:
-        drawn = [chart for chart in (planned(facts), _played(facts, history), _means(facts, history)) if chart]
+        drawn = [
+            chart
+            for chart in (planned(facts) or _by_period(facts, history), _played(facts, history), _means(facts, history))
+            if chart
+        ]
     return View("Allocation", "allocation", {}, tuple(drawn))
 
 
@@ -44,7 +48,27 @@ def planned(facts: Facts, height: int = 280) -> charts.Chart | None:
     plain = [[versions["version"][i], versions["at"][i], *(y[k] for y in shares.values())] for k, i in enumerate(rows)]
     table = Table("planned", "Share of decisions by policy version", columns, plain)
     note = "the share of new decisions that each arm gets, by the policy in use; it changes at refreshes"
-    return charts.Chart("Where traffic goes", note, svg, [(one.label, one.look) for one in series], table)
+    return charts.Chart("Where traffic goes", note, svg, [(one.label, one.look) for one in series], table, filled=True)
+
+
+def _by_period(facts: Facts, history: dict[str, Any]) -> charts.Chart | None:
+    """The share of decisions that each arm got from one moment to the next, where no share is the same for all decisions."""
+    at, made = history["at"], {arm["arm"]: [0, *arm["decisions"]] for arm in history["arms"]}
+    if len(at) < 2:
+        return None
+    sizes = [sum(n[i + 1] - n[i] for n in made.values()) for i in range(len(at))]
+    first = facts.status["created_at"]
+    shares = {label: [(n[i + 1] - n[i]) / max(1, sizes[i]) for i in range(len(at))] for label, n in made.items()}
+    x = [min(first, at[0]), *at]
+    series = [charts.Series(label, facts.looks[label], x, [*y, y[-1]]) for label, y in shares.items()]
+    about = ("by-period", "Share of the decisions of each period that each arm got.")
+    svg = charts.stacked(series, scales.times(x), about=about, y=scales.shares(), height=280)
+    columns = [Column("until", "moment"), *(Column(label, "share") for label in shares)]
+    table = Table(
+        "by-period", "Share of decisions by period", columns, [[t, *(y[i] for y in shares.values())] for i, t in enumerate(at)]
+    )
+    legend = [(one.label, one.look) for one in series]
+    return charts.Chart("Where traffic went", "share of the decisions of each period", svg, legend, table, filled=True)
 
 
 def _played(facts: Facts, history: dict[str, Any]) -> charts.Chart | None:

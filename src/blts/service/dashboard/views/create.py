@@ -141,7 +141,7 @@ def _traffic(found: Rehearsal) -> charts.Chart:
     """How traffic would move, averaged over the rehearsals."""
     mean = np.asarray(found.counts, float).mean(0)
     share = mean / np.maximum(mean.sum(1, keepdims=True), 1e-12)
-    edges = [0.0, *map(float, found.edges)]
+    edges = found.edges.tolist()
     series = []
     for k, label in enumerate(found.labels):
         y = share[:, k].tolist()
@@ -158,4 +158,4 @@ def _traffic(found: Rehearsal) -> charts.Chart:
     )
     legend = [(label, charts.Look(k)) for k, label in enumerate(found.labels)]
     note = f"share of units, averaged over {found.replications} rehearsals; units from left to right"
-    return charts.Chart("Where traffic would go", note, svg, legend, table)
+    return charts.Chart("Where traffic would go", note, svg, legend, table, filled=True)

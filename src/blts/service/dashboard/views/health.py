@@ -95,7 +95,8 @@ def _weights(report: dict[str, Any]) -> list[Check]:
     least = min(known, key=lambda arm: arm["smallest_propensity"])
     worst = min(known, key=lambda arm: arm["effective_rewards"] / arm["rewards"])
     p, share = least["smallest_propensity"], worst["effective_rewards"] / worst["rewards"]
-    rare = f"The least probability of a decision for its own arm ({numbers.short(least['arm'])}). Below 0.1 % it is a warning."
+    least_words = f"The least probability of a decision for its own arm ({numbers.short(least['arm'])})."
+    rare = f"{least_words} Below {numbers.percent(0.001)} it is a warning."
     even = (
         f"Weighted by propensities, the {numbers.plural(worst['rewards'], 'reward')} of {numbers.short(worst['arm'])} are worth "
         f"{numbers.number(worst['effective_rewards'])} equal ones."
@@ -203,4 +204,4 @@ def _fates(facts: Facts) -> charts.Chart | None:
         [[a["arm"], a["units"], *(a[f] for f in FATES)] for a in facts.arms],
     )
     legend = [(fate, charts.Look(k)) for fate, k in FATES.items() if any(arm[fate] for arm in facts.arms)]
-    return charts.Chart("What became of the decisions?", "share of each arm's decisions", svg, legend, table)
+    return charts.Chart("What became of the decisions?", "share of each arm's decisions", svg, legend, table, filled=True)
