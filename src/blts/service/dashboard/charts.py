@@ -171,7 +171,7 @@ def intervals(rows: Sequence[Interval], x: Axis, *, about: tuple[str, str], zero
     for i, row in enumerate(rows):
         y, name = i * each + 30, numbers.short(row.label, 36)
         out.append(Markup('<text class="row-label" x="0" y="{}">{}</text>').format(y - 14, name))
-        out.append(Markup('<text class="row-value" x="100%" y="{}">{}</text>').format(y - 14, row.text))
+        out.append(Markup('<text class="row-value" x="100%" y="{}">{}</text>').format(y - 14, numbers.visible(row.text)))
         if row.low is not None and row.high is not None:
             ends = (row.look.classes, _pc(x.at(row.low)), _pc(x.at(row.high)), y)
             out.append(Markup('<line class="whisker {0}" x1="{1}%" x2="{2}%" y1="{3}" y2="{3}"/>').format(*ends))
@@ -204,7 +204,9 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]], y: Axis, *, about: tuple[s
             out.append(bar.format(part.look.classes, *place, numbers.visible(part.label), numbers.number(part.value)))
             base += part.value
         less = " less" if many and i % 2 else ""
-        out.append(Markup('<text class="tick x{}" x="{}%" y="100%" dy="18">{}</text>').format(less, _pc(middle), name))
+        out.append(
+            Markup('<text class="tick x{}" x="{}%" y="100%" dy="18">{}</text>').format(less, _pc(middle), numbers.visible(name))
+        )
     return _svg(about, height, Markup("").join(out))
 
 
@@ -219,7 +221,9 @@ def share_bar(parts: Sequence[Bar], words: str) -> Markup:
         )
         left += part.value
     body = Markup("").join(out)
-    return Markup('<svg class="share-bar" width="100%" height="10" role="img" aria-label="{}">{}</svg>').format(words, body)
+    return Markup('<svg class="share-bar" width="100%" height="10" role="img" aria-label="{}">{}</svg>').format(
+        numbers.visible(words), body
+    )
 
 
 def gauge(value: float | None) -> Markup:
