@@ -41,7 +41,9 @@ def create(draft: Draft, rehearsal: Rehearsal | None = None, problem: str | None
         "models": MODELS,
         "example": TRUTH.get(draft.given["model"], "10 %"),
         "summary": summary(draft),
-        "cost": None if rehearsal is None else cost(rehearsal),
+        "cost": None
+        if rehearsal is None
+        else cost(rehearsal, "conversions" if draft.given["model"] == "conversions" else "reward"),
         "problem": problem,
     }
     return View("New experiment", "create", values, drawn)
@@ -88,8 +90,16 @@ def _ends(spec: Any) -> str:
     return f"At {' or '.join(said)}; then {then}."
 
 
-def cost(found: Rehearsal) -> dict[str, Any]:
-    """What the rehearsals say an experiment would cost and bring, in sentences."""
+def cost(found: Rehearsal, noun: str) -> dict[str, Any]:
+    """What the rehearsals say an experiment would cost and bring, in sentences.
+
+    Args:
+        found: the rehearsals.
+        noun: what is earned.
+
+    Returns:
+        The variables of the template.
+    """
     told, text = found.to_dict(), str(found)
     named, wrong = told["winner_named"]["value"] or 0.0, told["wrong_winner"]["value"] or 0.0
     rows = []
@@ -104,10 +114,15 @@ def cost(found: Rehearsal) -> dict[str, Any]:
                 "named": numbers.percent(arm["named"]["value"], 2),
             }
         )
-    headline = "It would find no winner" if named < 0.05 else f"It would name a winner in {numbers.percent(named, 2)} of cases"
+    within = f" within {numbers.plural(found.units, 'unit')}"
+    headline = (
+        f"It would find no winner{within}"
+        if named < 0.05
+        else f"It would name a winner in {numbers.percent(named, 2)} of cases{within}"
+    )
     after = told["units_until_named"]["value"]
     if after is not None and named >= 0.05:
-        headline += f", after about {numbers.count(round(after, -1))} units"
+        headline += f", after about {numbers.count(round(after, -1))}"
     equal = found.all_equal
     loss, gain = told["loss_against_best"]["value"], told["gain_over_equal_split"]["value"]
     facts = []
@@ -115,10 +130,10 @@ def cost(found: Rehearsal) -> dict[str, Any]:
         facts.append(
             (
                 "Cost of learning",
-                f"{numbers.number(loss)} less reward in total than {numbers.short(told['best'] or '')} alone would earn",
+                f"{numbers.number(loss)} less {noun} in total than {numbers.short(told['best'] or '')} alone would earn",
             )
         )
-        facts.append(("Gain over an equal split", f"{numbers.number(gain)} more reward in total"))
+        facts.append(("Gain over an equal split", f"{numbers.number(gain)} more {noun} in total"))
     facts.append(
         (
             "A wrong winner",
