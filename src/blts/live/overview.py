@@ -49,8 +49,8 @@ def experiments(database: Database) -> list[dict[str, Any]]:
     Returns:
         A table for each, in the order of their creation: the columns of `Experiment.status` that need no model, "position" of the
         last entry of the ledger, which changes with everything that is done, and "report" (None before the worker stored one): its
-        "version", "as_of", "recommendation", "winner", "alarms" and "misfit" in sentences, and whether the "sample_ratio" is
-        alarming. "awaited" also counts rewards whose window is over.
+        "version", "as_of", "recommendation", "winner", the "leader" and its "p_best", the "allocation" of the active arms, "alarms"
+        and "misfit" in sentences, and whether the "sample_ratio" is alarming. "awaited" also counts rewards whose window is over.
     """
     with database.read() as c:
         rows = [checked(record(row)) for row in c.execute(_ROWS)]
@@ -88,12 +88,16 @@ def _standing(row: DbRow, arms: list[tuple[str, int | None]]) -> dict[str, Any]:
 
 def _conclusions(version: int, report: dict[str, Any]) -> Conclusions:
     """What is shown of a report, of this or an earlier version of the library."""
-    ratio = report.get("sample_ratio")
+    ratio, arms = report.get("sample_ratio"), report.get("arms", [])
+    leader = (report.get("evidence") or {}).get("leader")
     return {
         "version": version,
         "as_of": report.get("as_of"),
         "recommendation": report["recommendation"],
         "winner": report.get("winner"),
+        "leader": leader,
+        "p_best": next((arm["p_best"] for arm in arms if arm["arm"] == leader), None),
+        "allocation": {arm["arm"]: arm["allocation"] for arm in arms if arm["active"]},
         "alarms": [sentence for metric in report.get("metrics", []) for sentence in metric["alarms"]],
         "misfit": report.get("misfit", []),
         "sample_ratio": bool(ratio and ratio["alarm"]),

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import shown
 from . import cors
+from .dashboard.routes import routes as pages
 from .dispatch import Route, endpoint
 from .events import at_the_end
 from .openapi import document
@@ -51,8 +52,9 @@ def build(service: Service) -> Starlette:
 
     service.openapi = document(ROUTES) | {"servers": [{"url": service.settings.root_path or "/"}]}
     paths = dict.fromkeys(route.path for route in ROUTES)
+    routes = [StarletteRoute(path, Resource(service, [r for r in ROUTES if r.path == path])) for path in paths]
     app = Starlette(
-        routes=[StarletteRoute(path, Resource(service, [r for r in ROUTES if r.path == path])) for path in paths],
+        routes=[*routes, *pages(service)],
         middleware=[Middleware(Headers)],
         exception_handlers={404: _not_found},
         lifespan=lifespan,

@@ -23,6 +23,7 @@ from .lift import lifts
 from .posterior import EXACT_DRAWS, LEVEL, PosteriorSummary, posterior
 from .recommendation import recommend
 from .sample_ratio import sample_ratio
+from .weights import weights
 from .words import number, rounded
 
 KINDS = {"pending": (WAITING,), "observed": ("told", "corrected", "aggregate"), "defaulted": ("default",)}
@@ -212,12 +213,14 @@ def _arms(
     lift = [None] * len(version.active) if found is None or base is None else lifts(found, base)
     alone = sum(rewards[k] > 0 for k in version.active) == 1
     why = "no data of the others" if len(version.active) > 1 else "the only active arm"
+    weighted = weights(seen.arms, seen.p, K)
     out = []
     for k, label in enumerate(table.labels):
         i = place.get(k)
         arm: dict[str, Any] = {"arm": label, "active": table.active[k], "units": units[k]}
         arm |= {name: count[k] for name, count in counts.items()}
         arm |= {"rewards": rewards[k], "varied": varied[k], "allocation": 0.0 if i is None else number(law[i])}
+        arm |= {"smallest_propensity": number(weighted.smallest[k]), "effective_rewards": number(weighted.effective[k])}
         has = i is not None and rewards[k] > 0
         arm |= _posterior(found if has else None, i or 0)
         arm["note"] = None if rewards[k] else "no data yet"

@@ -1,0 +1,73 @@
+"""The frame of an experiment's pages: its facts, its title, its tabs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from ...live import Experiment, reports
+from ...live.features import Feature
+from . import numbers
+from .facts import Facts
+from .views import health
+from .views.base import View
+from .visits import Visit
+
+TABS = (
+    ("", "Overview"),
+    ("allocation", "Allocation"),
+    ("estimates", "Estimates"),
+    ("health", "Health"),
+    ("feedback", "Feedback"),
+    ("policies", "Policies"),
+    ("decisions", "Decisions"),
+    ("audit", "Audit"),
+    ("connect", "Connect"),
+)
+OPEN_PAGES = {slug for slug, _ in TABS}
+
+
+async def facts_of(visit: Visit) -> tuple[Experiment, Facts]:
+    """The experiment of the path, and what its pages are made of: its status and its last stored report."""
+    opened = await visit.experiment()
+    return opened.experiment, await visit.service.run(facts_now, opened.experiment, visit.now)
+
+
+def facts_now(experiment: Experiment, now: float) -> Facts:
+    """What pages are made of. Nothing here is linear in the number of decisions."""
+    status, report = experiment.status(), reports.last(experiment)
+    if report is not None:
+        report["as_of"]["later_entries"] = status["entries"] - report["as_of"]["entries"]
+    if experiment.spec.features:
+        status["example_context"] = {feature.name: _example(feature) for feature in experiment.spec.features}
+    unit = "rate" if experiment.session.single_model.support == "binary" else "number"
+    return Facts(status, report, unit, now)
+
+
+def _example(feature: Feature) -> float | str | bool:
+    """A value that a feature may have."""
+    if feature.range is not None:
+        return (feature.range[0] + feature.range[1]) / 2
+    return True if feature.levels is None else feature.levels[0]
+
+
+async def framed(visit: Visit, view: View, facts: Facts, tab: str | None, status: int = 200, **more: Any) -> Response:
+    """A page of an experiment, with its title and tabs."""
+    alarms = sum(check.tone == "bad" for check in health.checks(facts))
+
+    def page(*parts: str) -> str:
+        return visit.url("experiments", facts.name, *(part for part in parts if part))
+
+    title = f"{view.title} · {numbers.short(facts.name, 60)}"
+    path = page("overview") if tab == "" else page(tab or "")
+    frame = {
+        "facts": facts,
+        "state": facts.state(),
+        "tabs": TABS,
+        "tab": tab,
+        "alarms": alarms,
+        "page": page,
+        "open_pages": OPEN_PAGES,
+    }
+    return visit.render(view, status, **(frame | {"title": title, "here_path": path} | more))
