@@ -346,7 +346,7 @@ def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
 
 
 def hashed(key: PRNGKey) -> PRNGKey:
-    """Convert a key for functions that are given keys of JAX's threefry2x32 elsewhere: of this generator, they draw the same numbers.
+    """Convert a key for functions of `jax.random`: with this key they draw the numbers that they draw with `stock(key)`.
 
     JAX's own generator is a loop on a CPU, which takes longer to compile and to run than all that these functions do.
 
