@@ -93,7 +93,7 @@ def block_of(histories: Tree, lanes: Int[Array, " block"], used: Bool[Array, " b
     def of_log(log: Log) -> Log:
         rest = jax.tree.map(of_array, log._replace(rows=(), rank=()))
         none = lambda x: jnp.where(jnp.reshape(used, (-1, *[1] * (x.ndim - 1))), x, 0)  # noqa: E731
-        rest = rest._replace(counts=none(rest.counts), seen=none(rest.seen), size=none(rest.size))
+        rest = rest._replace(counts=none(rest.counts), size=none(rest.size))
         stores = (log.rows, log.rank)
         capacity = log.rank.shape[0]
         chunk = min(CHUNK, capacity)
