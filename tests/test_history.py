@@ -128,6 +128,15 @@ def test_a_block_of_lanes_has_their_rows():
         assert np.array_equal(block["log"].summary, whole.summary)
 
 
+def test_lanes_of_a_block_that_are_not_used_have_empty_logs():
+    logs = jax.vmap(lambda _: Log.empty(row(0, 0.0), 8, ACTIONS), out_axes=-1, axis_size=3)(jnp.arange(3))
+    logs = logs._replace(size=jnp.array([3, 5, 2]), counts=jnp.array([[1, 2, 1], [2, 3, 1]]))
+    block = block_of(logs, jnp.array([2, 1]), jnp.array([True, False]))
+    assert block.size.tolist() == [2, 0]
+    assert block.counts.tolist() == [[1, 1], [0, 0]]
+    assert block_of(logs, jnp.array([2, 1])).counts.tolist() == [[1, 1], [2, 3]]
+
+
 @given(st.lists(st.integers(0, 2**30), min_size=1, max_size=40), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_order(values, few):

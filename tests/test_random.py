@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blts import _random, random
+from blts import _draws, _random, random
 from blts._random import ACT, ENV, OBSERVE, Round, round_key
 from blts.errors import ConfigError
 from laws import LEVEL, counts_p, ks_p, second_moment_p
@@ -153,6 +153,27 @@ def test_a_faulty_uniform_is_found():
 def test_uniform_stays_below_one():
     word = jnp.uint32(2**32 - 1)
     assert float((word >> np.uint32(8)).astype(jnp.int32).astype(float) * 2.0**-24) < 1.0
+
+
+def test_hashed_keys_draw_what_those_of_jax_draw():
+    at = random.split(random.key(1), 4)
+    rounds = jax.vmap(lambda key: round_key(key, Round.of(7), ACT))(at)
+    for keys in (at, rounds):
+        ours, theirs = (jax.vmap(convert)(keys) for convert in (_random.hashed, _random.stock))
+        split = lambda key: jax.random.bits(jax.random.split(key)[1])  # noqa: E731
+        for draw in (jax.random.normal, lambda key: jax.random.gamma(key, 0.5), split):
+            assert jax.vmap(draw)(ours).tolist() == jax.vmap(draw)(theirs).tolist()
+    assert jax.random.normal(_random.hashed(rounds[0])) != jax.random.normal(at[0])  # the comparison can fail
+
+
+def test_poisson_numbers_are_those_of_jax():
+    rates = jnp.tile(jnp.array([0.0, 1e-3, 0.5, 3.0, 9.99, 10.0, 30.0, 1e3, 1e6, 1e9, jnp.nan]), 200)
+    keys = random.split(random.key(2), rates.size)
+    ours = jax.jit(jax.vmap(_draws.poisson))(keys, rates)
+    theirs = jax.jit(jax.vmap(lambda key, rate: jax.random.poisson(_random.stock(key), rate)))(keys, rates)
+    assert ours.dtype == theirs.dtype
+    assert ours.tolist() == theirs.tolist()
+    assert ours.tolist() != jax.vmap(_draws.poisson)(random.split(random.key(3), rates.size), rates).tolist()
 
 
 def test_gamma_has_its_law():

@@ -1,4 +1,4 @@
-"""Binomial, multinomial and Gamma draws for parameters of any size, for the leaping engine. Meant for double precision.
+"""Poisson draws; and binomial, multinomial and Gamma draws for parameters of any size, for the leaping engine, in double precision.
 
 Under `vmap` the rejection loops run until the last lane accepts. Every proposal has its own block of the lane's key, so a lane's
 draw does not depend on the other lanes. (`_random.log_gamma` unrolls its proposals: faster for thousands of lanes, and ten times as
@@ -17,6 +17,60 @@ from ._typing import Array, Float, Int, PRNGKey
 
 FEW = 10.0  # below this expectation inversion is faster; above it the constants of the rejection method are valid
 MAX_COUNT = 128  # with an expectation below 10, a larger count has probability 1e-90
+
+
+def poisson(key: PRNGKey, rate: Float[Array, ""]) -> Int[Array, ""]:
+    """A Poisson number: that of `jax.random.poisson` with the key `stock(key)`, which takes JAX's own generator alone.
+
+    On a CPU that generator is a loop of its own for every key, five in all, which take as long to compile as a small planner.
+
+    Args:
+        key: the key.
+        rate: the mean.
+
+    Returns:
+        The number; -1 where the mean is not a number.
+    """
+    key, rate = _random.hashed(key), jnp.asarray(rate, jnp.float32)
+    few = ~(rate >= FEW)
+    counted = _counted_products(key, jnp.where(few, rate, 0.0))
+    proposed = _transformed_rejection(key, jnp.where(few, 1e5, rate))  # any rate of which most proposals are accepted
+    return jnp.where(rate == 0, 0, jnp.where(few, counted, proposed))
+
+
+def _counted_products(key: PRNGKey, rate: Float[Array, ""]) -> Int[Array, ""]:
+    """How many uniform numbers have a product above e^-rate (Knuth)."""
+
+    def multiply(carry):
+        k, key, log_product = carry
+        key, key_factor = _random.split(key)
+        return k + 1, key, log_product + jnp.log(jax.random.uniform(key_factor, (), jnp.float32))
+
+    start = jnp.zeros((), int), key, jnp.zeros((), jnp.float32)
+    return lax.while_loop(lambda carry: carry[2] > -rate, multiply, start)[0] - 1
+
+
+def _transformed_rejection(key: PRNGKey, rate: Float[Array, ""]) -> Int[Array, ""]:
+    """Hörmann's method (1993), for rates of at least 10."""
+    log_rate = jnp.log(rate)
+    b = 0.931 + 2.53 * jnp.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    surely = 0.9277 - 3.6224 / (b - 2)
+
+    def propose(carry):
+        _, _, key = carry
+        key, key_u, key_v = _random.split(key, 3)
+        u, v = jax.random.uniform(key_u, (), jnp.float32) - 0.5, jax.random.uniform(key_v, (), jnp.float32)
+        inside = 0.5 - jnp.abs(u)
+        k = jnp.floor((2 * a / inside + b) * u + rate + 0.43)
+        log_height = jnp.log(v * inverse_alpha / (a / (inside * inside) + b))
+        below = log_height <= -rate + k * log_rate - lax.lgamma(k + 1)
+        outside = (k < 0) | ((inside < 0.013) & (v > inside))
+        return k, ((inside >= 0.07) & (v <= surely)) | (~outside & below), key
+
+    start = jnp.full((), -1, jnp.float32), jnp.zeros((), bool), key
+    return lax.while_loop(lambda carry: ~carry[1], propose, start)[0].astype(int)
 
 
 def binomial(key: PRNGKey, n: Int[Array, ""], q: Float[Array, ""]) -> Int[Array, ""]:

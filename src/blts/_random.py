@@ -345,6 +345,21 @@ def log_gamma(key: PRNGKey, a: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.log(d) + log_v_taken + jnp.where(small, boost, 0.0)
 
 
+def hashed(key: PRNGKey) -> PRNGKey:
+    """Convert a key for functions of `jax.random`: with this key they draw the numbers that they draw with `stock(key)`.
+
+    JAX's own generator is a loop on a CPU, which takes longer to compile and to run than all that these functions do.
+
+    Args:
+        key: a key of this generator.
+
+    Returns:
+        A key of this generator, whose bits are those of the key `stock(key)`.
+    """
+    words = _two_words(key)
+    return from_words(jnp.stack([*words, *[jnp.zeros_like(words[0])] * (_WORDS - 2)]))
+
+
 def stock(key: PRNGKey) -> PRNGKey:
     """Convert a key for functions of `jax.random` that require JAX's own generator, such as `poisson`.
 
@@ -354,8 +369,11 @@ def stock(key: PRNGKey) -> PRNGKey:
     Returns:
         A key of JAX's threefry2x32.
     """
+    return jax.random.wrap_key_data(jnp.stack(_two_words(key)), impl="threefry2x32")
+
+
+def _two_words(key: PRNGKey) -> list[Array]:
     data = jax.random.key_data(key)
     k0, k1, *place = _words(data)
     own = jnp.any(jnp.stack(place) != 0)  # a round's key: k0 and k1 belong to the whole replication
-    words = [jnp.where(own, new, old) for new, old in zip(_block(data, np.uint32(2**26 - 1)), (k0, k1), strict=True)]
-    return jax.random.wrap_key_data(jnp.stack(words), impl="threefry2x32")
+    return [jnp.where(own, new, old) for new, old in zip(_block(data, np.uint32(2**26 - 1)), (k0, k1), strict=True)]

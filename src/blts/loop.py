@@ -358,7 +358,7 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
     def some_learn(turns: Turns) -> Turns:
         behind = order(jnp.where(turns.due, turns.t, horizon + 1), horizon + 1)[:size]
         waits = turns.due[behind]
-        block = block_of(turns.lanes, behind)
+        block = block_of(turns.lanes, behind, waits)
         block_keys = jax.vmap(lambda k, t: round_key(k, Round.of(t), OBSERVE))(keys[behind], turns.t[behind])
         state, info = agent.observe(block_keys, block.agent, block.history)
         diagnostics = jax.vmap(Diagnostics.plus)(block.diagnostics, info)

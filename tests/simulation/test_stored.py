@@ -23,44 +23,17 @@ from blts import (
     Thompson,
     Trace,
     _module,
-    from_functions,
     loop,
     sgld,
     simulate,
 )
 from blts.compilation import keep_programs
-from blts.simulation import memory, programs, stored
+from blts.simulation import stored
+from keeping import forget, kept
 
 pytest.importorskip("flatbuffers")
 MODEL = Gaussian(prior_mean=[0.0, 0.0, 0.0], prior_sd=2.0, sd=0.5)
 ENV = Bandit.with_means(Gaussian(sd=0.5), [0.0, 0.5, 1.0])
-
-
-@pytest.fixture
-def folder(monkeypatch, tmp_path):
-    """The private folder, as of a user who told JAX nothing."""
-    before = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(blts, "_IMPORTED", 2**63)  # sources that are edited while the tests run
-    jax.config.update("jax_compilation_cache_dir", None)
-    keep_programs.cache_clear()
-    yield keep_programs()
-    jax.config.update("jax_compilation_cache_dir", before)
-    keep_programs.cache_clear()
-
-
-@pytest.fixture(autouse=True)
-def _forget():
-    forget()
-    yield
-    forget()
-
-
-def forget() -> None:
-    """As in a new process."""
-    programs._PROGRAMS.clear()
-    memory._BYTES.clear()
-    stored._code.cache_clear()
 
 
 AGENTS = {"exact": Thompson(MODEL, Exact()), "sgld": Thompson(MODEL, Perturb(sgld(steps=3, minibatch=4))), "ucb1": UCB1(3)}
@@ -69,10 +42,6 @@ AGENTS = {"exact": Thompson(MODEL, Exact()), "sgld": Thompson(MODEL, Perturb(sgl
 def run(agent="exact", batching=None, **settings: Any) -> Trace:
     settings = {"horizon": 20, "replications": 10} | settings
     return simulate(3, ENV, AGENTS[agent], batching or DoublingCounts(), **settings)
-
-
-def kept(folder: pathlib.Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.glob("*.traced")}
 
 
 def address(agent=AGENTS["sgld"], env=ENV, batching=None, size: int = 10) -> str | None:
@@ -178,13 +147,11 @@ class OwnScheme(Fixed):
 
 
 def test_nothing_of_a_users_is_kept(folder, monkeypatch):
-    model = from_functions(lambda theta: -0.5 * theta[0] ** 2, lambda theta, reward: -0.5 * (reward - theta[0]) ** 2, L=1.0, arms=3)
     monkeypatch.setitem(_module._CLASSES, "UCB1", UCB1)  # the pretender takes this place, until the test ends
     pretender = type("UCB1", (UCB1,), {"__module__": UCB1.__module__, "__qualname__": "UCB1"})
     assert address(AGENTS["ucb1"]) is not None
     assert address(Own(3)) is None
     assert address(pretender(3)) is None
-    assert address(Thompson(model, Perturb(sgld(steps=3)))) is None
     assert address(batching=OwnScheme(5)) is None
     run("exact", OwnScheme(5))
     simulate(3, ENV, Own(3), Fixed(5), horizon=20, replications=10)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _random
+from .. import _draws
 from .._module import at_least, is_concrete, short
 from .._typing import Array, Float, Int, Scalar
 from ..declared import rests_on
@@ -140,7 +139,7 @@ class BaseStock:
         return jnp.zeros((), int)
 
     def _demand(self, key, theta):
-        return jax.random.poisson(_random.stock(key), jnp.exp(theta[0])).astype(int)
+        return _draws.poisson(key, jnp.exp(theta[0])).astype(int)
 
 
 DEMAND = ("sample", "_demand", "log_likelihood")

@@ -75,14 +75,25 @@ class Log(NamedTuple):
         return Grouped(rows, start, self.counts)
 
 
-def block_of(histories: Tree, lanes: Int[Array, " block"]) -> Tree:
-    """The histories of some lanes, from the last axis of every array to the first; of logs, the rows that are written."""
+def block_of(histories: Tree, lanes: Int[Array, " block"], used: Bool[Array, " block"] | bool = True) -> Tree:
+    """The histories of some lanes, from the last axis of every array to the first; of logs, the rows that are written.
+
+    Args:
+        histories: with the lanes last.
+        lanes: which of them.
+        used: false for lanes whose results are not used: their logs are empty, so that no chain runs on them.
+
+    Returns:
+        The histories of the block.
+    """
 
     def of_array(x: Array) -> Array:
         return jnp.moveaxis(x[..., lanes], -1, 0)
 
     def of_log(log: Log) -> Log:
         rest = jax.tree.map(of_array, log._replace(rows=(), rank=()))
+        none = lambda x: jnp.where(jnp.reshape(used, (-1, *[1] * (x.ndim - 1))), x, 0)  # noqa: E731
+        rest = rest._replace(counts=none(rest.counts), size=none(rest.size))
         stores = (log.rows, log.rank)
         capacity = log.rank.shape[0]
         chunk = min(CHUNK, capacity)

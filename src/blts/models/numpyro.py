@@ -121,8 +121,8 @@ class NumPyro(Custom, Model):
     @rests_on("log_prior")
     def init(self, key: PRNGKey) -> Theta:
         parameters = self._parameters()
-        keys = _random.split(_random.stock(key), len(parameters))
-        parts = [transform.inv(law.sample(k)) for k, (_, law, transform) in zip(keys, parameters, strict=True)]
+        keys = _random.split(_random.hashed(key), len(parameters))
+        parts = [transform.inv(_sample(law, k)) for k, (_, law, transform) in zip(keys, parameters, strict=True)]
         return jnp.concatenate([jnp.ravel(part).astype(float) for part in parts])
 
     @rests_on("init")
@@ -140,21 +140,29 @@ class NumPyro(Custom, Model):
 
     @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
-        return self._law(theta, obs).sample(_random.stock(key)).astype(float)
+        return _sample(self._law(theta, obs), _random.hashed(key)).astype(float)
 
     @rests_on("log_likelihood")
     def information(self, theta):
         """The mean square of each coordinate's score, over the same draws of a reward wherever it is asked for; with features, of a
         round in which each of them is 1."""
         obs = self.example()
-        keys = _random.split(_random.stock(_random.as_key(0)), SCORES)
-        rewards = jax.vmap(lambda key: self._law(theta, obs).sample(key).astype(float))(keys)
+        keys = _random.split(_random.as_key(0), SCORES)
+        rewards = jax.vmap(lambda key: _sample(self._law(theta, obs), key).astype(float))(keys)
         scores = jax.vmap(lambda reward: jax.grad(lambda x: self._law(x, obs).log_prob(reward))(theta))(rewards)
         return jnp.maximum(jnp.mean(jnp.square(scores), 0), LEAST_SHARE * self.precision)
 
     @rests_on("init", "log_prior")
     def prior_precision(self):
         return 1.0 * jnp.asarray(self.precision)  # an operation, so that mapping over arms gives a JAX array
+
+
+def _sample(law: Any, key: PRNGKey) -> Array:
+    """A draw from a distribution, with a key that is `hashed`, or split from one."""
+    try:
+        return law.sample(key)
+    except NotImplementedError:  # `jax.random.poisson` takes keys of JAX's own generator only
+        return law.sample(_random.stock(key))
 
 
 @functools.cache

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
-from .. import _random
+from .. import _draws
 from .._module import array, module, positive
 from .._typing import Numbers
 from ..declared import fact, rests_on
@@ -62,11 +61,11 @@ class Poisson(Model):
 
     @rests_on("log_likelihood")
     def sample(self, key, theta, obs, action):
-        return jax.random.poisson(_random.stock(key), jnp.exp(theta[0])).astype(float)
+        return _draws.poisson(key, jnp.exp(theta[0])).astype(float)
 
     @rests_on("sample", "empty", "add")
     def sample_summary(self, key, theta, n):
-        return rate.Totals.of_sum(n, jax.random.poisson(_random.stock(key), n * jnp.exp(theta[0])).astype(float))
+        return rate.Totals.of_sum(n, _draws.poisson(key, n * jnp.exp(theta[0])).astype(float))
 
     information_sets_step = fact("log_likelihood", "log_prior", "information")
 

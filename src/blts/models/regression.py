@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln, ndtr
 
-from .. import _random
+from .. import _draws, _random
 from .._module import array, module, static
 from .._typing import Numbers
 from ..declared import fact, rests_on
@@ -152,7 +152,7 @@ class PoissonRegression(GeneralisedLinear, Model):
 
     @rests_on("log_likelihood", "log_density", "mean_of")
     def sample(self, key, theta, obs, action):
-        return jax.random.poisson(_random.stock(key), self.mean_reward(theta, obs, action)).astype(float)
+        return _draws.poisson(key, self.mean_reward(theta, obs, action)).astype(float)
 
 
 @module

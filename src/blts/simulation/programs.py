@@ -25,6 +25,7 @@ from . import stored
 
 LONGEST = int(np.iinfo(np.int32).max)  # rounds and replications are counted in 32 bits
 WORTH_SPLITTING = 64  # fewer replications take no longer on one core than on two
+CHAINS_WORTH_SPLITTING = 8  # the same where an agent runs chains: those of a pool are hundreds an arm
 VECTOR = 16  # numbers of a vector: blocks of so many lanes, or a multiple, leave no remainder
 COARSE = (1, 2, 5, 10, 20, 50, 100, 150, 200, 300, 500)  # sizes of programs for so few replications or rounds that more are cheap
 
@@ -148,7 +149,8 @@ def execute(run: Run, engine: str, first: int, replications: int, threads: int |
         The records of the parts, as NumPy arrays, in the order of the replications.
     """
     on_cpu = jax.default_backend() == "cpu"
-    threaded = on_cpu and replications >= WORTH_SPLITTING
+    in_chains = not run.agent.incremental and not run.agent.observes_first
+    threaded = on_cpu and replications >= (CHAINS_WORTH_SPLITTING if in_chains else WORTH_SPLITTING)
     threads = (threads or cores()) if threaded else 1
     parts, size = run.parts(replications, threads)
     exact = Sizes(run.horizon, len(run.times), size, keep_actions)

@@ -3,9 +3,10 @@
 JAX keeps what XLA compiles, under a digest of the program; to have the program, a process traces every part, which takes longer
 than loading what was compiled. So programs are kept too (`jax.export`), in the same private folder, under an address that has all
 that tracing depends on: the source files of this package, the versions of the libraries, JAX's configuration, and the classes,
-static fields, shapes and types of the parts. Only parts of this package are kept. Whatever holds a class or a function from
-elsewhere is traced as ever, and so is everything in a process in which a source file, a function or a class of this package was
-changed after it was imported.
+static fields, shapes and types of the parts. Only parts of this package are kept, and models made of a user's functions by
+`from_numpyro` or `from_functions`, whose functions are traced for the address (`densities.py`). Whatever else holds a class or a
+function from elsewhere is traced as ever, and so is everything in a process in which a source file, a function or a class of this
+package was changed after it was imported.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ import blts
 from .. import _random, sources
 from .._module import is_static
 from ..compilation import keep_programs
+from ..models.custom import Custom
 from ..record import Diagnostics, Record
+from . import densities
 
 KEPT = 200
 """Files that are kept; the oldest go first."""
@@ -103,8 +106,12 @@ def address(purpose: str, static: Any, traced: Any) -> str | None:
         return None
     config = sorted((name, repr(x)) for name, x in jax.config.values.items() if not name.startswith(IRRELEVANT))  # type: ignore[attr-defined]
     try:
-        said = (purpose, _code(), held, repr(config), _described(static, True), _described(traced))
-    except _Foreign:
+        parts = _described(static, True), _described(traced)
+        users = densities.of_users(traced)
+        if users and purpose != "program":  # digests take as long to make as what is kept
+            return None
+        said = (purpose, _code(), held, repr(config), *parts, *map(densities.digest, users))
+    except (_Foreign, densities.Unknown):
         return None
     return hashlib.sha256("\0".join(said).encode()).hexdigest()
 
@@ -138,7 +145,9 @@ def _described(value: Any, static: bool = False) -> str:
     if isinstance(value, tuple):
         return f"{_own(kind)}({', '.join(_described(each, static) for each in value)})"
     if dataclasses.is_dataclass(value):
-        fields = ((each, getattr(value, each.name)) for each in dataclasses.fields(value))
+        fields = [(each, getattr(value, each.name)) for each in dataclasses.fields(value)]
+        if isinstance(value, Custom) and not static:  # `densities.of_users` finds it; what its functions do is in a digest
+            fields = [(each, "a function" if callable(x) else x) for each, x in fields]
         return f"{_own(kind)}({', '.join(f'{each.name}={_described(x, static or is_static(each, x))}' for each, x in fields)})"
     raise _Foreign
 
