@@ -55,6 +55,8 @@ def test_mean_sd_and_se_are_those_of_the_sample():
     found = summarise(x)
     np.testing.assert_allclose(found[:4], (x.mean(), x.std(ddof=1), x.std(ddof=1) / np.sqrt(50), 50))
     assert found.low < found.mean < found.high
+    assert np.sum(x < found.median) == 25
+    assert np.sum(x > found.q95) == 3
 
 
 def test_an_interval_moves_and_scales_with_the_data():

@@ -166,7 +166,8 @@ class Trace:
 
         Returns:
             A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `regret_median`, `regret_q95`
-            (the 95 % quantile), `batches_mean`, … An interval of the mean regret is `regret_mean` ± `blts.statistics.student(replications)` · `regret_se`, at 95 %.
+            (the 95 % quantile), `batches_mean`, … An interval of the mean regret is `regret_mean` ±
+            `blts.statistics.student(replications)` · `regret_se`, at 95 %.
         """
         out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
         for name, values in {

@@ -31,8 +31,8 @@ def _belief(on: Setting, chain: samplers.Chain, gamma: float | str | None, pool:
 def _controlled(on: Setting, minibatch: int | str | None, control_variate: bool | None) -> bool:
     """Whether minibatch gradients have a control variate: if nothing is said, with contexts alone.
 
-    One θ for all arms sees the rows of all of them. With thousands of rows and minibatches of 32, the noise of gradients without one
-    is several times that of the chain itself.
+    One θ for all arms sees the rows of all of them. With thousands of rows and minibatches of 32, the noise of gradients without
+    one is several times that of the chain itself.
     """
     return (on.model.contextual and minibatch is not None) if control_variate is None else control_variate
 
