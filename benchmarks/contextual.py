@@ -75,7 +75,7 @@ def chains(env: str, replications: int) -> list[Contestant]:
     from blts import condition, simulate
 
     batching, hand = CHAINS[env]
-    case = condition(env, "ula-ts", batching, horizon=CHAINS_HORIZON)
+    case = condition(env, "ula-ts", batching, horizon=CHAINS_HORIZON, options={"gamma": 1.0})
 
     def run(seed: int) -> Outcome:
         trace = simulate(seed, *case[:3], horizon=CHAINS_HORIZON, replications=replications, times=1)

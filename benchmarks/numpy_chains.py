@@ -1,4 +1,4 @@
-"""Langevin Thompson sampling with contexts in NumPy, vectorised over replications: the chains of `ula-ts`, written by hand.
+"""Langevin Thompson sampling with contexts in NumPy, vectorised over replications: the chains of `ula-ts` with γ = 1, by hand.
 
 At a refresh the mode is found by Newton's method, and one chain per θ takes STEPS unadjusted Langevin steps on all rows, in
 coordinates in which the posterior is about a standard normal law; rounds draw around its end with the covariance at the mode

@@ -55,6 +55,8 @@ def test_mean_sd_and_se_are_those_of_the_sample():
     found = summarise(x)
     np.testing.assert_allclose(found[:4], (x.mean(), x.std(ddof=1), x.std(ddof=1) / np.sqrt(50), 50))
     assert found.low < found.mean < found.high
+    assert np.sum(x < found.median) == 25
+    assert np.sum(x > found.q95) == 3
 
 
 def test_an_interval_moves_and_scales_with_the_data():
@@ -66,7 +68,7 @@ def test_an_interval_moves_and_scales_with_the_data():
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, -7.0, 1e9])
 def test_constant_data_give_a_point(constant):
-    assert summarise(np.full(10, constant)) == Summary(constant, 0.0, 0.0, 10, constant, constant)
+    assert summarise(np.full(10, constant)) == Summary(constant, 0.0, 0.0, 10, *[constant] * 4)
 
 
 @pytest.mark.parametrize("others", [np.zeros(9), np.linspace(0, 1e-6, 9)])
@@ -231,7 +233,7 @@ def test_numbers_of_runs_that_a_printed_mean_admits(mean, runs):
 
 
 def test_agreement_is_welchs_test():
-    ours = Summary(99.12, 13.98, 0.7, 400, 0, 0)
+    ours = Summary(99.12, 13.98, 0.7, 400, 0, 0, 0, 0)
     found = agreement(ours, 110.0, 13.09, 10)
     np.testing.assert_allclose(found.p, stats.ttest_ind_from_stats(99.12, 13.98, 400, 110.0, 13.09, 10, equal_var=False).pvalue)
     np.testing.assert_allclose(found.difference, 99.12 - 110)
@@ -247,7 +249,7 @@ def test_agreement_has_its_level_and_the_pooled_test_has_not():
     few, many = rng.normal(0, 10, (4000, 10)), rng.normal(0, 1, (4000, 400))
     differs = pooled = 0
     for a, b in zip(few, many, strict=True):
-        ours = Summary(b.mean(), b.std(ddof=1), 0.0, 400, 0, 0)
+        ours = Summary(b.mean(), b.std(ddof=1), 0.0, 400, 0, 0, 0, 0)
         found = agreement(ours, a.mean(), a.std(ddof=1), 10)
         assert (found.p < 0.01) == (found.verdict == "differs") == (found.low > 0 or found.high < 0)
         differs += found.verdict == "differs"
@@ -257,7 +259,7 @@ def test_agreement_has_its_level_and_the_pooled_test_has_not():
 
 
 def test_agreement_without_spread_is_equality():
-    ours = Summary(12.0, 0.0, 0.0, 400, 12, 12)
+    ours = Summary(12.0, 0.0, 0.0, 400, 12, 12, 12, 12)
     assert agreement(ours, 12.0, 0.0, 10) == (0, 0, 0, 1)
     assert agreement(ours, 12.0, 0.0, 10).verdict == "agrees"
     assert agreement(ours, 12.1, 0.0, 10).verdict == "differs"

@@ -42,7 +42,7 @@ def array(
     Args:
         default: its value where none is given; without one the field is required.
         ndim: its rank. In a model, that for one arm: one more axis in front then means one value for each arm.
-        dtype: `float`, or `int`.
+        dtype: `float`, `int` or `bool`.
         words: text that may be given in place of a number.
         or_number: whether one number may stand for all entries of a vector; the rank is then that of the vector.
 
@@ -211,8 +211,12 @@ def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
         number = np.asarray(value, field.metadata["dtype"])
     except (TypeError, ValueError, OverflowError):
         raise ConfigError(f"{cls.__name__}: {field.name} must be a number or an array of numbers; got {shown(value)}.") from None
+    if number.dtype == bool and (other := np.asarray(value, object) != number).any():  # a 0.3 or "False" would be True
+        entry = np.asarray(value)[other].tolist()[0]
+        raise ConfigError(f"{cls.__name__}: {field.name} must be True or False, or 1 or 0, in each entry; got {entry!r}.")
     if np.isnan(number).any():
-        raise ConfigError(f"{cls.__name__}: {field.name} must not be NaN; got {short(number)}.")
+        where = f"; it is at {np.argwhere(np.isnan(number))[0].tolist()}" if number.ndim else ""
+        raise ConfigError(f"{cls.__name__}: {field.name} must not be NaN; got {short(number)}{where}.")
     largest = float(np.finfo(jax.dtypes.canonicalize_dtype(float)).max)
     if (np.isfinite(number) & (np.abs(number) > largest)).any():
         raise ConfigError(f"{cls.__name__}: {field.name} must be at most {largest:.3g}, the largest number that JAX holds here.")

@@ -24,7 +24,7 @@ DEGENERATE = 0.01
 
 
 class Summary(NamedTuple):
-    """A mean over replications with its sd (n − 1), standard error and 95 % interval."""
+    """A mean over replications with its sd (n − 1), standard error and 95 % interval, and quantiles of the replications."""
 
     mean: float
     sd: float
@@ -32,6 +32,9 @@ class Summary(NamedTuple):
     n: int
     low: float
     high: float
+    median: float
+    q95: float
+    """The 95 % quantile of the replications."""
 
 
 class Band(NamedTuple):
@@ -45,7 +48,7 @@ class Band(NamedTuple):
 
 
 def summarise(values: np.ndarray) -> Summary:
-    """Mean, sd, standard error and 95 % bootstrap-t interval of one quantity.
+    """Mean, sd, standard error, 95 % bootstrap-t interval and quantiles of one quantity.
 
     Args:
         values: one number per replication.
@@ -56,12 +59,13 @@ def summarise(values: np.ndarray) -> Summary:
     >>> import numpy as np
     >>> from blts.statistics import summarise
     >>> summarise(np.array([3.0, 3.0, 3.0]))
-    Summary(mean=3.0, sd=0.0, se=0.0, n=3, low=3.0, high=3.0)
+    Summary(mean=3.0, sd=0.0, se=0.0, n=3, low=3.0, high=3.0, median=3.0, q95=3.0)
     """
     x = _checked(values)
     mean, sd = float(_means(x)[0]), float(_sds(x)[0])
     low, high = intervals(x)
-    return Summary(mean, sd, sd / len(x) ** 0.5, len(x), float(low[0]), float(high[0]))
+    median, q95 = np.quantile(x, (0.5, 0.95)).tolist()
+    return Summary(mean, sd, sd / len(x) ** 0.5, len(x), float(low[0]), float(high[0]), median, q95)
 
 
 def intervals(values: np.ndarray, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray]:

@@ -165,8 +165,9 @@ class Trace:
         """Means, standard deviations and standard errors over replications, and the diagnostics.
 
         Returns:
-            A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `batches_mean`, … An interval of
-            the mean regret is `regret_mean` ± `blts.statistics.student(replications)` · `regret_se`, at 95 %.
+            A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `regret_median`, `regret_q95`
+            (the 95 % quantile), `batches_mean`, … An interval of the mean regret is `regret_mean` ±
+            `blts.statistics.student(replications)` · `regret_se`, at 95 %.
         """
         out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
         for name, values in {
@@ -180,6 +181,7 @@ class Trace:
             out[f"{name}_mean"] = float(values.mean())
             out[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else math.nan
             out[f"{name}_se"] = float(_standard_error(values))
+        out["regret_median"], out["regret_q95"] = (float(np.quantile(self.final_regret, q)) for q in (0.5, 0.95))
         out["refreshes_finite"] = bool(self.diagnostics.finite.all())
         out["refreshes"], out["refreshes_unsound"] = int(self.diagnostics.refreshes.sum()), int(self.diagnostics.unsound.sum())
         # The worst replication, not the mean: one failure must not be averaged away.

@@ -62,6 +62,16 @@ def test_the_words():
         assert word in text
 
 
+def test_with_contexts_temperature_and_quantiles_are_said():
+    """A few runs that never recover, and draws that are wider than the posterior, are not seen in a mean."""
+    ask = ("--env", "linear-20d", "--agent", "lin-ts", "--set", "temperature=4")
+    found, text = simulate(*ask), blts("simulate", *SMALL, *ask)
+    assert "at temperature 4" in text
+    assert f"Regret: median {found['regret_median']:.2f}, 95 % quantile {found['regret_q95']:.2f}" in text
+    assert found["regret_median"] < found["regret_q95"]
+    assert "median" not in blts("simulate", *SMALL, "--agent", "uniform")
+
+
 def test_options_reach_the_agent():
     wide = simulate("--agent", "ucb1", "--set", "scale=50")
     assert wide["regret_mean"] > simulate("--agent", "ucb1")["regret_mean"]

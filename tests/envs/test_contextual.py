@@ -158,7 +158,10 @@ def no_arm(key):
     [
         ({"contexts": np.arange(12.0).reshape(4, 3)}, r"a context of shape \(3,\)"),
         ({"contexts": np.zeros((0, 2))}, "has no rows"),
-        ({"contexts": [[1.0, np.nan]]}, "must not be NaN"),
+        ({"contexts": [[1.0, 2.0], [1.0, np.nan]]}, r"must not be NaN; .* it is at \[1, 1\]"),
+        ({"contexts": Context(x=TABLE, available=np.full((4, 3), 0.3))}, "available must be True or False, or 1 or 0"),
+        ({"contexts": Context(x=TABLE, available=np.full((4, 3), np.nan))}, "available must be True or False, or 1 or 0"),
+        ({"contexts": Context(x=TABLE, available=[["True", "False", "True"]] * 4)}, "available must be True or False, or 1 or 0"),
         ({"contexts": [[1.0, 2.0], [1.0, np.inf]]}, "row 1, column 1 is inf"),
         ({"contexts": [1.0, 2.0]}, r"must have the shape \(rows, dim\)"),
         ({"contexts": "rows"}, "must be a function of a key, or a table"),

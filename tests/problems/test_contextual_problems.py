@@ -66,6 +66,48 @@ def test_other_rows():
     assert abs(unequal.batches.mean() - 41.9) < 1
 
 
+LANGEVIN = ("blts", "ula-ts", "baoab-ts", "mala-ts")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("env", ["linear-20d", "shared-linear"])
+def test_langevin_draws_lose_no_more_than_exact_ones(env):
+    """At most 1.05 times the regret, in the same batches ± 3 %. The mutants: γ = 1, and gradients without a control variate."""
+    runs, horizon = (400, 2000) if env == "linear-20d" else (96, 2000)
+
+    def found(agent, **options):
+        chosen = condition(env, agent, "determinant", horizon=horizon, options={"factor": 16.0} | options)
+        trace = simulate(SEED, *chosen[:3], horizon=horizon, replications=runs, times=1)
+        assert trace.diagnostics.finite.all()
+        print(f"{env} {agent} {options}: {trace.final_regret.mean():.1f}, {trace.batches.mean():.1f} batches")
+        return trace.final_regret.mean(), trace.batches.mean()
+
+    regret, batches = found("exact-ts")
+    for agent in LANGEVIN:
+        theirs, count = found(agent)
+        assert theirs < 1.05 * regret, agent
+        assert abs(count / batches - 1) < 0.03, agent
+    assert found("blts", gamma=1.0)[0] > 1.05 * regret
+    if env == "shared-linear":
+        assert found("blts", control_variate=False)[0] > 1.05 * regret
+
+
+def test_chains_and_draws_around_them_have_the_posteriors_covariance_together():
+    """Where nothing is said; what is given stays as it is, and bandits without contexts have the paper's γ = 1."""
+    for name in ("blts", "ula-ts"):
+        belief = condition("linear-20d", name).agent.belief
+        assert float(belief.chain.kernel.temperature) + 1 / float(belief.gamma) == 1
+        given = condition("linear-20d", name, options={"gamma": 1.0}).agent.belief
+        paper = condition("gaussian", name).agent.belief
+        assert [(float(b.chain.kernel.temperature), float(b.gamma)) for b in (given, paper)] == [(1.0, 1.0)] * 2
+    said = lambda env, agent, **options: condition(env, agent, options=options).agent.belief.chain.control_variate  # noqa: E731
+    assert said("linear-20d", "blts")
+    assert said("linear-20d", "baoab-ts", minibatch=32)
+    assert not said("linear-20d", "baoab-ts")
+    assert not said("linear-20d", "blts", control_variate=False)
+    assert not said("gaussian", "blts")
+
+
 @pytest.mark.parametrize("agent", ["exact-ts", "thompson", "lin-ucb", "greedy", "square-cb", "blts", "baoab-ts", "uniform"])
 def test_agents_take_the_worlds_own_features(agent):
     """One θ for all arms, and the map that the wheel's linear agents see."""

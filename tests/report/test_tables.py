@@ -12,7 +12,7 @@ from blts.report import insert, markdown_table, outcomes_of, tables_of
 from blts.report.figures import KINDS
 from blts.report.figures.zero_counts import distance
 from blts.report.outcome import Measured, Outcome
-from blts.report.tables import axes, table
+from blts.report.tables import axes, csv_rows, table
 from blts.studies import Store, Study
 
 # Layout of tables
@@ -92,6 +92,16 @@ def test_the_reference_is_of_the_same_problem():
 
 
 # Markdown
+
+
+def test_quantiles_are_beside_the_mean(written):
+    outcome = next(o for o in outcomes_of(Store.open(written[0])) if o.study.name == "bandit")
+    for row, m in zip(csv_rows(outcome, "regret"), outcome.measured, strict=True):
+        assert [row["median"], row["q95"]] == np.quantile(m.values("regret"), (0.5, 0.95)).tolist()
+    found = table(outcome, "regret")
+    words = found.quantiles(next(e.summary for e in found.entries() if e.summary.sd))
+    assert words.startswith("median ")
+    assert words in (written[0] / "index.html").read_text()
 
 
 def test_markdown_has_the_papers_numbers_on_lines_of_their_own(written):

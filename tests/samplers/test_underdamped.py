@@ -308,3 +308,5 @@ def test_bad_settings_are_refused_in_a_sentence(build, sentence):
 def test_a_chain_says_what_its_steps_are_in():
     assert str(samplers.baoab(1.5, 4)) == "4 BAOAB steps of 1.5 times the posterior sd on all data"
     assert str(Chain(Langevin(0.1), 4)) == "4 Langevin steps of 0.1 times the posterior variance on all data"
+    cold = Chain(BAOAB(0.8, temperature=0.5), 4)
+    assert str(cold) == "4 BAOAB steps of 0.8 times the posterior sd at temperature 0.5 on all data"

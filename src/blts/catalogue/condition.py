@@ -24,6 +24,8 @@ class Condition(NamedTuple):
     horizon: int
     names: dict[str, str]
     """The names that it was built from, with defaults filled in."""
+    world: str
+    """The kind of environment, as `Problem.world` has it."""
 
 
 def condition(
@@ -100,6 +102,7 @@ def condition(
         registry.build("batching", scheme, on, **chosen["batching"]),
         T,
         names,
+        problem.world,
     )
 
 

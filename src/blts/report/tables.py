@@ -71,6 +71,10 @@ class Table(NamedTuple):
         ends = interval(summary.low * self.metric.scale, summary.high * self.metric.scale, self.places)
         return f"se {self.shown(summary.se)}, 95 % {ends}"
 
+    def quantiles(self, summary: Summary) -> str:
+        """Half of the runs, and 95 % of them, have at most these: a few that never recover are not seen in mean and median."""
+        return f"median {self.shown(summary.median)}, 95 % quantile {self.shown(summary.q95)}"
+
     def against(self, agreement: Agreement) -> str:
         """Ours less a published number, with the interval that the verdict is from."""
         ends = interval(agreement.low * self.metric.scale, agreement.high * self.metric.scale, self.places)
@@ -155,7 +159,7 @@ def csv_rows(outcome: Outcome, metric: str) -> list[Row]:
         summary, printed = m.summary(metric), outcome.printed(m, metric)
         tested = printed.agreement if printed else None
         row = {name: _plain(m.condition.get(name)) for name in names} | {"metric": metric, "replications": len(m.values(metric))}
-        row |= {field: getattr(summary, field, None) for field in ("mean", "sd", "se", "low", "high")}
+        row |= {field: getattr(summary, field, None) for field in ("mean", "sd", "se", "low", "high", "median", "q95")}
         row |= {f"paper_{field}": getattr(printed, field, None) for field in ("mean", "sd", "n")}
         row |= {name: getattr(tested, field, None) for name, field in TESTED.items()}
         found.append(row | {f"first_{field}": getattr(printed and printed.first, field, None) for field in ("mean", "sd", "n")})

@@ -99,5 +99,7 @@ class Sampler(Contract):
     """Whether it has an acceptance test: `Chain` then gives it all data, and adapts its `step_size` in the first half of a run."""
     step_size = default(None)
     """In units of `Potential.scale`, or of its root; None where it has none."""
+    temperature = default(1.0)
+    """What multiplies the posterior's covariance: 1 samples the posterior."""
     step_unit = default("the posterior variance")
     """What `step_size` is a multiple of, in words: the scale, or "the posterior sd" where it is the scale's root."""

@@ -95,7 +95,8 @@ class Chain:
         control = " with a control variate" if self.control_variate else ""
         unit = "Theorem 1's step" if self.scale == "theorem" else self.kernel.step_unit
         size = short(self.kernel.step_size)
-        return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit} on {data}{control}"
+        heat = "" if (t := short(self.kernel.temperature)) == "1" else f" at temperature {t}"
+        return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit}{heat} on {data}{control}"
 
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""
