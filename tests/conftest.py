@@ -39,6 +39,12 @@ if not SLOW:
 gc.set_threshold(50_000, 20, 50)
 
 
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: no search for cycles needs to look at them again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def postgres():
     """A PostgreSQL server of its own."""
