@@ -25,10 +25,24 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("NPROC", "1")
 os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
-# Most of the time goes into compiling, and without XLA's newer emitters that takes a third less. `make slow` runs with them.
+# Most programs of tests run for less time than they take to compile, so that they are compiled quickly rather than well: by LLVM
+# without optimisation, in one module, and without XLA's newer emitters, a whole simulation takes a third less CPU time from tracing
+# to its numbers. `make slow` compiles as a user does.
+QUICK = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
+if version("jaxlib").startswith("0.10."):
+    QUICK.append("--xla_cpu_use_fusion_emitters=false")
 SLOW = os.environ.get("BLTS_SLOW") is not None
-if not SLOW and version("jaxlib").startswith("0.10."):
-    os.environ["XLA_FLAGS"] = os.environ.get("XLA_FLAGS", "") + " --xla_cpu_use_fusion_emitters=false"
+if not SLOW:
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK])
+
+# Tracing makes millions of small objects, few of which are in cycles: looking for those took a tenth of the time.
+gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: no search for cycles needs to look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,8 @@
 - docs/openapi.json is what the service says of itself (`python tests/documents.py docs/openapi.json` writes it alone).
 
 Outputs are compared as printed. Every seed is fixed, and the numbers shown were the same for four instruction sets and code
-generators of XLA (XLA_FLAGS=--xla_cpu_max_isa=AVX2, SSE4_2, --xla_cpu_use_fusion_emitters=false), so no tolerance is needed.
+generators of XLA (XLA_FLAGS=--xla_cpu_max_isa=AVX2, SSE4_2, --xla_cpu_use_fusion_emitters=false), so no tolerance is needed. The
+default tests compile documents as they compile everything, quickly; `make slow` and `make outputs` run them as a user does.
 """
 
 from __future__ import annotations
@@ -168,16 +169,17 @@ def openapi() -> str:
     return json.dumps(document(ROUTES), indent=1, ensure_ascii=False) + "\n"
 
 
-def rewritten(path: pathlib.Path) -> str:
+def rewritten(path: pathlib.Path, quickly: bool = False) -> str:
     """What `updated` makes of a file in a new process and an empty folder, as a user runs it: without the flags of the tests.
 
     Args:
         path: The document.
+        quickly: Whether it is compiled with the flags of the tests all the same.
 
     Returns:
         The document with what its blocks print now.
     """
-    kept = {name: value for name, value in os.environ.items() if name not in FLAGS}
+    kept = {name: value for name, value in os.environ.items() if quickly or name not in FLAGS}
     cache = {"JAX_COMPILATION_CACHE_DIR": str(ROOT / ".pytest_cache" / "xla"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as site:
         parts = example_parts(pathlib.Path(site)) if path.name == "howto-extend.md" else None

@@ -22,14 +22,15 @@ DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md
 SMALL = ("--horizon", "20", "--replications", "2")
 
 
+@pytest.mark.parametrize("quickly", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["quickly", "as a user"])
 @pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
-def test_what_a_document_shows_is_what_is_printed(path):
-    """As printed, every character. `make outputs` rewrites what has changed."""
+def test_what_a_document_shows_is_what_is_printed(path, quickly):
+    """As printed, every character, however XLA generates code. `make outputs` rewrites what has changed."""
     text = path.read_text(encoding="utf-8")
     assert not unclear(text)
     if "numpyro" in text:
         pytest.importorskip("numpyro")
-    assert rewritten(path) == text, f"run `make outputs`, and read what changed in {path.name} before you commit it"
+    assert rewritten(path, quickly) == text, f"run `make outputs`, and read what changed in {path.name} before you commit it"
 
 
 EXAMPLE = """# A document
