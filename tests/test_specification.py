@@ -157,7 +157,7 @@ def test_regret_of_other_means_than_are_paid_is_said():
     class Honest(Loss):
         def step(self, key, state, action):
             state, step = super().step(key, state, action)
-            return state, step._replace(regret=state.means[action] - jnp.min(state.means))
+            return state, step._replace(regret=jnp.max(state.gaps) - state.gaps[action])
 
     for fine in (Logged, Honest):
         trace = simulate(0, fine.with_means(Gaussian(sd=0.1), [0.0, 1.0]), exact(Gaussian()), DoublingCounts(), **settings)

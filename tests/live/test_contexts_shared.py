@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from blts.agents import Perturb, Pool
 from blts.errors import ConfigError
-from blts.live import Experiment
+from blts.live import Experiment, Spec
 from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.live.export import table_of
 from blts.samplers import sgld, ula
 from laws import LEVEL
-from shown import LABELS, contexts, created, encoded, played
+from shown import FEATURES, LABELS, LINEAR, contexts, created, encoded, played
 
 ARMS = {"A": {"price": 1.0}, "B": {"price": 5.0, "colour": "red"}, "C": {"price": 10.0}}
 PRICED = {"arms": ARMS, "arm_features": {"price": [0, 20]}, "shared": True, "batching": "external"}
@@ -128,3 +130,21 @@ def test_a_category_of_arms_is_an_offset_for_each(tmp_path):
     experiment = created(tmp_path / "blts.db", arms=labels, arm_features={"arm": list(LABELS)}, shared=True, batching="external")
     assert experiment.spec.width == 5 * 3
     assert len(experiment.ask(contexts=contexts(3)).decisions) == 3
+
+
+def test_experiments_from_before_keep_the_draws_that_their_sampler_stood_for():
+    """A name of a sampler stands for what it stood for when the experiment was stored."""
+    settings = {"features": FEATURES, "seed": 3}
+    now = Spec.of(LABELS, LINEAR, "ula", "external", **settings)
+    stored = {name: value for name, value in json.loads(now.to_json()).items() if name != "shared_noise"}
+    before, stated = (
+        Spec.from_json(json.dumps(stored)),
+        Spec.of(LABELS, LINEAR, {"name": "ula-ts", "gamma": 1.0}, "external", **settings),
+    )
+
+    def belief(spec: Spec):
+        return spec.build(tuple(range(len(spec.arms))), spec.arms).agent.belief
+
+    assert repr(belief(before)) == repr(belief(stated))
+    assert repr(belief(before)) != repr(belief(now))
+    assert repr(belief(Spec.from_json(now.to_json()))) == repr(belief(now))

@@ -16,15 +16,15 @@ from ..arrays import pick
 from ..declared import fact, provides, rests_on, why_lost
 from ..errors import ConfigError, require_object
 from ..models.support import support_of_samples
-from .base import Env, Step
+from .base import Env, Step, gaps_of
 
 
 class Instance(NamedTuple):
-    """The arms of one replication. The means are stored, so that the best arm's regret is exactly 0: XLA may round one formula in
-    two ways."""
+    """The arms of one replication."""
 
     theta: Float[Array, "arms dim"]
-    means: Float[Array, " arms"]
+    gaps: Float[Array, " arms"]
+    """What a play of each arm loses."""
 
 
 @module
@@ -151,12 +151,12 @@ class Bandit(Env):
 
     def reset(self, key):
         theta = self.parameters(key)
-        return Instance(theta, self.means(theta)), ()
+        return Instance(theta, gaps_of(self.means(theta))), ()
 
     def step(self, key, state, action):
         single = models.arm(self.model, action)
         reward = single.sample(key, pick(state.theta, action), (), action)
-        return state, Step((), reward, jnp.max(state.means) - pick(state.means, action))
+        return state, Step((), reward, pick(state.gaps, action))
 
 
 @jax.jit

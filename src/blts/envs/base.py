@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
+
 from .._module import Contract
-from .._typing import Array, Bool, Int, PRNGKey, Scalar, Tree
+from .._typing import Array, Bool, Float, Int, PRNGKey, Scalar, Tree
 from ..declared import attribute, default, required
 
 
@@ -97,3 +99,19 @@ class Env(Contract):
     """The true θ of the dynamics, or the true table; None if unknown or drawn for each replication."""
     gain = default(None)
     """The optimal average reward per round; None if unknown or drawn for each replication."""
+
+
+def gaps_of(means: Float[Array, " arms"]) -> Float[Array, " arms"]:
+    """What a play of each arm loses against the best one.
+
+    XLA may compute the means twice and round them in two ways, so that the largest mean less that of the best arm is not 0. The
+    best arm's gap is therefore set to 0: rounds with a best action are counted by it.
+
+    Args:
+        means: the mean rewards.
+
+    Returns:
+        The largest mean less each, exactly 0 for the first of the best arms and never negative.
+    """
+    best = jnp.arange(means.shape[0]) == jnp.argmax(means)
+    return jnp.where(best, 0.0, jnp.maximum(jnp.max(means) - means, 0.0))

@@ -16,7 +16,7 @@ from .._typing import Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
 from ..models.support import narrowest_support
-from .base import Env, Step
+from .base import Env, Step, gaps_of
 
 
 @module
@@ -95,12 +95,12 @@ class Bootstrap(Env):
         return jnp.sum(jnp.where(real, jnp.asarray(self.rewards), 0.0), 1) / jnp.asarray(self.counts)
 
     def reset(self, key):
-        return self.means(), ()
+        return gaps_of(self.means()), ()
 
     def step(self, key, state, action):
         count = jnp.asarray(self.counts)[action]
         pick = jnp.minimum((_random.uniform(key) * count).astype(int), count - 1)
-        return state, Step((), jnp.asarray(self.rewards)[action, pick], jnp.max(state) - state[action])
+        return state, Step((), jnp.asarray(self.rewards)[action, pick], state[action])
 
 
 def rand_hie() -> Bootstrap:

@@ -10,7 +10,7 @@ from .._module import array, module, positive, require
 from .._typing import Array, Float, Numbers
 from ..contexts import Features
 from ..declared import rests_on
-from .base import Env, Step
+from .base import Env, Step, gaps_of
 
 
 def with_constant(obs: Float[Array, " dim"], action) -> Float[Array, " dim"]:
@@ -101,4 +101,4 @@ class Wheel(Env):
         key_reward, key_context = _random.split(key)
         means = self.means(state)
         x = self._context(key_context)
-        return x, Step(x, means[action] + self.sd * _random.normal(key_reward), jnp.max(means) - means[action])
+        return x, Step(x, means[action] + self.sd * _random.normal(key_reward), gaps_of(means)[action])

@@ -95,7 +95,6 @@ def run(
     keys = jax.vmap(partial(_random.fold_in, key))(first + jnp.arange(replications))
     key_env, key_agent = jnp.moveaxis(jax.vmap(lambda k: _random.split(_random.fold_in(k, 0)))(keys), 1, 0)
     worlds, _ = jax.vmap(env.reset)(key_env)
-    gaps = jnp.max(worlds.means, 1, keepdims=True) - worlds.means
     lanes = start(keys, key_agent, env, agent, batching, times.shape[0], int(horizon) if capacity is None else capacity)
     wanted = jnp.arange(replications) < (replications if used is None else used)
     lanes = lanes._replace(t=jnp.where(wanted, 0, horizon).astype(lanes.t.dtype), due=wanted)
@@ -105,7 +104,7 @@ def run(
         stretch_keys = jax.vmap(lambda k, j: _random.split(_random.fold_in(k, j + 1), 3))(keys, lanes.number)
         known = (stretch_keys[:, 1:], worlds.theta, (lanes.t > 0) & (lanes.t < horizon))
         learning = in_blocks(lanes.due, partial(learn, env, agent), known, lanes.learning)
-        return play(stretch_keys[:, 0], batching, times, horizon, gaps, lanes._replace(learning=learning))
+        return play(stretch_keys[:, 0], batching, times, horizon, worlds.gaps, lanes._replace(learning=learning))
 
     lanes = lax.while_loop(lambda lanes: jnp.any(lanes.due | (lanes.t < horizon)), turn, lanes)
     record = Record(
@@ -115,7 +114,7 @@ def run(
         lanes.plays.T,
         lanes.batches,
         jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1),
-        jnp.sum(jnp.where(gaps <= 0, lanes.plays, 0), 1).astype(float),
+        jnp.sum(jnp.where(worlds.gaps <= 0, lanes.plays, 0), 1).astype(float),
         lanes.learning.diagnostics,
     )
     # Readers of the record use 32-bit integers; none of these exceeds the horizon.

@@ -53,6 +53,8 @@ FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the ho
 LARGEST_FIRST = 1024
 BEFORE = {"learn": "open", "strict": True}
 """How experiments behave whose specification was stored before it said so."""
+CONTEXTUAL_BEFORE = {"blts": {"gamma": 1.0, "control_variate": False}, "ula-ts": {"gamma": 1.0}}
+"""What the names of samplers stood for with features, in experiments that were stored before `shared_noise`."""
 READ: dict[str, Callable[[Any], Any]] = {
     "features": features_of,
     "arm_features": lambda given: features_of(given, "arm_features"),
@@ -108,6 +110,9 @@ class Spec:
     """A refresh whose chains disagree by more is not used; nor is one of which more chains are stuck than `diagnosis` allows."""
     floors_first: bool = False
     """Whether floors hold during burn-in too (`policy.mix`): in all experiments but those that were stored before this was so."""
+    shared_noise: bool = False
+    """Whether, with features, a chain and the draws around its end have half of the posterior's covariance each: in all experiments
+    but those that were stored before this was so."""
     draw: str = "auto"
     """Who chooses: "agent", "vector" for a draw from the stored propensities, "auto" for the agent where its
     propensities are exact and the vector elsewhere."""
@@ -154,7 +159,14 @@ class Spec:
         >>> Spec.of(["A", "B"], "bernoulli", "exact", "external", seed=3).sampler.words
         'exact'
         """
-        known = {field.name for field in dataclasses.fields(Spec)} - {"arms", "model", "sampler", "batching", "floors_first"}
+        known = {field.name for field in dataclasses.fields(Spec)} - {
+            "arms",
+            "model",
+            "sampler",
+            "batching",
+            "floors_first",
+            "shared_noise",
+        }
         for name in settings:
             if name not in known:
                 known |= {"arms", "model", "sampler", "batching"}
@@ -169,6 +181,7 @@ class Spec:
                 sampler=part_of("agent", sampler),
                 batching=part_of("batching", batching),
                 floors_first=True,
+                shared_noise=True,
                 **settings,
             )
             check_declared(spec)
@@ -284,7 +297,7 @@ class Spec:
         """
         model = self.model_of(active, arms, learned)
         setting = ArmSetting(model, len(active), self.horizon)
-        agent = agent_of(self.sampler, setting)
+        agent = agent_of(self._sampler, setting)
         columns = self.arm_columns(active, arms)
         if columns is not None:
             agent = with_one_theta(agent, columns)
@@ -295,6 +308,12 @@ class Spec:
         mixture = self.mixture([arms[i].label for i in active])
         obs = shown_to(len(self.encoding.columns), len(active)) if self.encoding is not None else ()
         return policy.Built(model, agent, batching_of(self.batching, setting), mixture, obs)
+
+    @property
+    def _sampler(self) -> Part:
+        """The sampler, with the numbers that its name stood for when the experiment was stored."""
+        stood_for = {} if self.shared_noise or not self.features else CONTEXTUAL_BEFORE.get(self.sampler.name or "", {})
+        return self.sampler._replace(options=stood_for | self.sampler.options) if stood_for else self.sampler
 
     def mixture(self, labels: Sequence[str]) -> policy.Mixture:
         """What is mixed into the propensities of arms with these labels."""
