@@ -23,6 +23,9 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Workers share the cores already: without these each would start threads for every core.
 os.environ.setdefault("NPROC", "1")
+# Those of NumPy wait for each other by spinning. (Workers start after this; with -n 0, NumPy may be imported already.)
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
 # Most programs of tests run for less time than they take to compile, so that they are compiled quickly rather than well: by LLVM

@@ -42,7 +42,7 @@ LANGUAGES = {
 }
 """Languages of blocks in these documents. A block without one could hold an output that nobody compares."""
 PROMPT = "$ blts "
-FLAGS = ("XLA_FLAGS", "NPROC", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
+FLAGS = ("XLA_FLAGS", "NPROC", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "JAX_CPU_ENABLE_ASYNC_DISPATCH")
 """What tests/conftest.py sets and a user does not."""
 
 
