@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from ..roles import Permission
 from ..state import Service
-from . import acting, doors, making, reading
+from . import acting, doors, making, pages, reading
 from .visits import Handler, endpoint
 
 LOOK, OPERATE, ADMINISTER = Permission.look, Permission.operate, Permission.administer
@@ -50,4 +50,5 @@ PAGES = (
 
 def routes(service: Service) -> list[Route]:
     """The pages of a service, for Starlette."""
+    pages.load()
     return [Route(page.path, endpoint(service, page.permission, page.handler), methods=[page.method]) for page in PAGES]
