@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..errors import shown
 from . import cors
 from .dashboard.routes import routes as pages
+from .dashboard.visits import missing
 from .dispatch import Route, endpoint
 from .events import at_the_end
 from .openapi import document
@@ -56,7 +58,7 @@ def build(service: Service) -> Starlette:
     app = Starlette(
         routes=[*routes, *pages(service)],
         middleware=[Middleware(Headers)],
-        exception_handlers={404: _not_found},
+        exception_handlers={404: _not_found(service), 405: _wrong_method},
         lifespan=lifespan,
     )
     app.router.redirect_slashes = False  # to a host that the caller named
@@ -76,9 +78,19 @@ async def _warm(service: Service) -> None:
         service.is_ready = True
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
-    del error
-    return Problem(Kind.not_found, f"There is nothing at {shown(request.scope['path'])}; see /openapi.json.").response()
+def _not_found(service: Service) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def respond(request: Request, error: Exception) -> Response:
+        del error
+        if "text/html" in request.headers.get("accept", ""):
+            return missing(service, request)
+        return Problem(Kind.not_found, f"There is nothing at {shown(request.scope['path'])}; see /openapi.json.").response()
+
+    return respond
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    return Problem(Kind.method, f"{shown(request.method, 20)} does not fit here.", headers).response()
 
 
 class Resource:

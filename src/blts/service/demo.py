@@ -54,7 +54,7 @@ def _no_metrics(chance: random.Random, arm: str, reward: float) -> dict[str, flo
 
 def _clicks(chance: random.Random, arm: str, context: dict[str, Any]) -> float:
     del context
-    return float(chance.random() < {"green": 0.10, "blue": 0.16, "orange": 0.11}[arm])
+    return float(chance.random() < {"Order": 0.10, "Buy now": 0.16, "Get it today": 0.11}[arm])
 
 
 def _spends(chance: random.Random, arm: str, context: dict[str, Any]) -> float:
@@ -82,7 +82,7 @@ EXAMPLES = (
     Example(
         "checkout-button",
         {
-            "arms": ["green", "blue", "orange"],
+            "arms": ["Order", "Buy now", "Get it today"],
             "model": "conversions",
             "batching": "external",
             "floor": 0.05,

@@ -76,6 +76,7 @@ def service_on(database: Database, settings: Settings | None = None) -> Service:
         service.is_ready = True
 
     service.warm = ready
+    service.warm_soon = lambda opened: None
     return service
 
 
@@ -109,9 +110,9 @@ class Somebody:
     def act(self, name: str, action: str, **fields: Any) -> Any:
         """Send the form of an action as its page has it now."""
         path = f"/experiments/{name}/actions/{action}"
-        position = re.search(r'name="position" value="([^"]*)"', self.get(path).text)
-        assert position is not None
-        return self.post(path, **({"position": position[1]} | fields))
+        mark = re.search(r'name="mark" value="([^"]*)"', self.get(path).text)
+        assert mark is not None
+        return self.post(path, **({"mark": mark[1]} | fields))
 
 
 @contextlib.contextmanager

@@ -150,7 +150,7 @@ def test_axe_and_the_console_do_find_what_is_wrong(admin, address):
 def test_every_view_was_looked_at():
     """Pages that are added are added to the test above."""
     shown = {page.path for page in PAGES if page.method == "GET"}
-    known = {"/", "/login", "/keys", "/new", "/static/{file}", "/experiments/{name}", "/experiments/{name}/{tab}"}
+    known = {"/", "/login", "/keys", "/new", "/static/{file}", "/events", "/experiments/{name}", "/experiments/{name}/{tab}"}
     assert shown == known | {"/experiments/{name}/actions/{action}", "/experiments/{name}/{tab}/{table}.csv"}
 
 

@@ -187,9 +187,9 @@ def test_actions_need_a_reason_and_the_irreversible_ones_the_name(app, service):
     assert "Say why" in admin.act("acted", "pause").text
     assert admin.act("acted", "pause", reason=" too fast ").status_code == 303
     assert experiment.status()["paused"]
-    assert "changed since you opened" in admin.post("/experiments/acted/actions/resume", position="0.0.0", reason="r").text
+    assert "changed since you opened" in admin.post("/experiments/acted/actions/resume", mark="0", reason="r").text
     assert admin.act("acted", "resume", reason="r").status_code == 303
-    assert admin.act("acted", "add-arm", label="D").status_code == 303
+    assert admin.act("acted", "add-arm", label="D", reason="r").status_code == 303
     assert experiment.status()["active"] == ["A", "B", "C", "D"]
     refused = admin.act("acted", "retire-arm", arm="D", reason="r", typed="mail")
     assert refused.status_code == 422
@@ -288,10 +288,12 @@ def test_the_theme_is_kept_and_the_way_back_stays_here(people):
 
 def test_what_is_missing_or_broken_is_a_page(people):
     reader = people[Role.reader]
-    for path in ("/experiments/nope", "/experiments/mail/nope", "/static/nope"):
-        answer = reader.get(path)
+    for path in ("/experiments/nope", "/experiments/mail/nope", "/static/nope", "/nope"):
+        answer = reader.http.get(path, headers={"Accept": "text/html"})
         assert answer.status_code == 404
         assert "All experiments" in answer.text
+    assert reader.get("/nope").json()["status"] == 404  # for programs
+    assert reader.http.post("/experiments/mail").status_code == 405
 
 
 @pytest.mark.parametrize("tab", TABS)

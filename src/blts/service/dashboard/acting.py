@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from ...errors import BltsError, ConfigError
+from ...errors import BltsError, ConfigError, Stale
 from ...live import Experiment, jobs
 from ..problems import Kind, Problem
 from .drafts import labels_of, number_of
@@ -32,27 +32,40 @@ DONE = {
 async def offered(visit: Visit) -> Response:
     """The page of an action: what it would do, and what it needs."""
     chosen = _chosen(visit)
-    experiment, facts = await facts_of(visit)
+    opened, facts = await facts_of(visit)
     given = {name: visit.query(name)[:200] for name in ("arm", "promote", "id") if visit.query(name)}
     if facts.report is not None and facts.report["winner"] and chosen.slug == "stop":
         given.setdefault("promote", facts.report["winner"])
-    view = await visit.service.run(_view, experiment, facts, chosen, given, None)
-    return await framed(visit, view, facts, None, position=_stamp(facts))
+    return await _page(visit, opened.experiment, facts, chosen, given, None)
 
 
 async def done(visit: Visit) -> Response:
     """Do an action, or show its page again with the reason why not."""
     chosen, form = _chosen(visit), visit.form
-    experiment, facts = await facts_of(visit)
+    opened, facts = await facts_of(visit)
+    own = opened.experiment.acting(visit.who.key.actor).expecting(form.get("mark", ""))
+    run = visit.service.compute if chosen.changes_arms else visit.service.run
     try:
         _check(chosen, form, facts)
-        job = await visit.service.run(_do, chosen.slug, experiment.acting(visit.who.key.actor), form)
+        job = await run(_do, chosen.slug, own, form)
+    except Stale:
+        why = "The experiment changed since you opened this page. Read what would happen now, and send it again."
+        return await _page(visit, opened.experiment, facts, chosen, form, why)
     except BltsError as error:
-        view = await visit.service.run(_view, experiment, facts, chosen, form, str(error))
-        return await framed(visit, view, facts, None, position=_stamp(facts), status=422)
-    if job is not None:
-        return visit.go("experiments", facts.name, job=job)
-    return visit.go("experiments", facts.name, done=chosen.slug)
+        return await _page(visit, opened.experiment, facts, chosen, form, str(error))
+    if chosen.changes_arms:
+        visit.service.warm_soon(opened)
+    return visit.go("experiments", facts.name, **({"done": chosen.slug} if job is None else {"job": job}))
+
+
+async def _page(
+    visit: Visit, experiment: Experiment, facts: Facts, chosen: Action, given: dict[str, str], problem: str | None
+) -> Response:
+    """The page of an action, with the mark of the experiment as it is now; a problem has the status 422."""
+    view, mark = await visit.service.run(
+        lambda: (_view(experiment, facts, chosen, given, problem), experiment.definition()["mark"])
+    )
+    return await framed(visit, view, facts, None, 200 if problem is None else 422, mark=mark)
 
 
 def _chosen(visit: Visit) -> Action:
@@ -74,17 +87,10 @@ def _view(experiment: Experiment, facts: Facts, chosen: Action, given: dict[str,
     return action(facts, chosen, given, problem, decision)
 
 
-def _stamp(facts: Facts) -> str:
-    """What changes when what an action would do changes: arms, the policy in use, whether it is paused or stopped."""
-    return f"{facts.status['policies']}.{int(facts.status['paused'])}.{int(facts.status['stopped'])}"
-
-
 def _check(chosen: Action, form: dict[str, str], facts: Facts) -> None:
-    """Refuse a form that was filled in before something changed, or that lacks its reason or the typed name (`ConfigError`)."""
+    """Refuse a form that lacks its reason or the typed name (`ConfigError`)."""
     if facts.status["stopped"] and not chosen.when_stopped:
         raise ConfigError("The experiment is stopped; create another one.")
-    if form.get("position") != _stamp(facts):
-        raise ConfigError("The experiment changed since you opened this page. Read what would happen now, and send it again.")
     if chosen.reason and not form.get("reason", "").strip():
         raise ConfigError("Say why, in a few words; it is kept in the audit log.")
     if chosen.final and form.get("typed", "").strip() != facts.name:
@@ -100,7 +106,7 @@ def _do(slug: str, experiment: Experiment, form: dict[str, str]) -> str | None:
     simple: dict[str, Callable[[], Any]] = {
         "pause": lambda: experiment.pause(reason),
         "resume": lambda: experiment.resume(reason),
-        "add-arm": lambda: experiment.add_arm(form.get("label", "").strip()),
+        "add-arm": lambda: experiment.add_arm(form.get("label", "").strip(), reason=reason),
         "retire-arm": lambda: experiment.retire_arm(form.get("arm", ""), reason),
         "stop": lambda: experiment.stop(_promoted(form), reason),
         "correct": lambda: _correct(experiment, form, reason),

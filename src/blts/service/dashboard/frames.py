@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from starlette.responses import Response
 
 from ...live import Experiment, reports
 from ...live.features import Feature
+from ..state import Opened
 from . import numbers
 from .facts import Facts
 from .views import health
@@ -28,10 +30,10 @@ TABS = (
 OPEN_PAGES = {slug for slug, _ in TABS}
 
 
-async def facts_of(visit: Visit) -> tuple[Experiment, Facts]:
+async def facts_of(visit: Visit) -> tuple[Opened, Facts]:
     """The experiment of the path, and what its pages are made of: its status and its last stored report."""
     opened = await visit.experiment()
-    return opened.experiment, await visit.service.run(facts_now, opened.experiment, visit.now)
+    return opened, await visit.service.run(facts_now, opened.experiment, visit.now)
 
 
 def facts_now(experiment: Experiment, now: float) -> Facts:
@@ -61,7 +63,10 @@ async def framed(visit: Visit, view: View, facts: Facts, tab: str | None, status
 
     title = f"{view.title} · {numbers.short(facts.name, 60)}"
     path = page("overview") if tab == "" else page(tab or "")
+    report = 0 if facts.report is None else facts.report["as_of"]["version"]
+    stand = [facts.status[name] for name in ("decisions", "entries", "policies", "paused", "stopped")]
     frame = {
+        "stand": json.dumps([*stand, report], separators=(",", ":")),
         "facts": facts,
         "state": facts.state(),
         "tabs": TABS,

@@ -40,6 +40,7 @@ async def made(visit: Visit) -> Response:
             await visit.service.compute(_create, visit, draft)
         except BltsError as error:
             return visit.render(create(draft, None, str(error)), 422)
+        visit.service.warm_soon(await visit.service.experiment(draft.given["name"]))
         return visit.go("experiments", draft.given["name"], "connect", done="create")
     try:
         found = await visit.service.compute(_rehearse, draft)
@@ -61,10 +62,9 @@ def _draft(visit: Visit, form: Mapping[str, str]) -> drafts.Draft:
 
 
 def _create(visit: Visit, draft: drafts.Draft) -> None:
-    experiment = Experiment.create(
+    Experiment.create(
         visit.service.database, draft.given["name"], spec=draft.spec, clock=visit.service.clock, actor=visit.who.key.actor
     )
-    experiment.warm()
 
 
 def _rehearse(draft: drafts.Draft) -> Rehearsal:

@@ -53,6 +53,12 @@ def environment() -> jinja2.Environment:
     return found
 
 
+def load() -> None:
+    """Compile all templates, so that the first page is as quick as the others."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+
+
 def _shown(value: Any) -> Any:
     """Every value that a template prints: text with its hidden characters visible."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else numbers.visible(value)

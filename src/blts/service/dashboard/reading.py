@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from ...errors import ConfigError, UnknownName
 from ...live import Experiment, jobs, overview
@@ -35,16 +35,23 @@ async def listed(visit: Visit) -> Response:
 async def shown(visit: Visit) -> Response:
     """One view of an experiment."""
     tab = visit.request.path_params.get("tab", "")
-    experiment, facts = await facts_of(visit)
-    view = await _view(visit, tab, experiment, facts)
+    opened, facts = await facts_of(visit)
+    view = await _view(visit, tab, opened.experiment, facts)
     return await framed(visit, view, facts, tab, message=await _message(visit), live=facts.name, **_page_values(visit))
+
+
+async def events(visit: Visit) -> Response:
+    """What changes, as it changes, for the script of open pages."""
+    key, keys = visit.who.key, visit.service.keys
+    stream = await visit.service.events.listen(key.sees, lambda: keys.good(key.id) is not None)
+    return StreamingResponse(stream, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, "text/event-stream")
 
 
 async def as_csv(visit: Visit) -> Response:
     """The table of a chart or a page as CSV."""
     tab = visit.request.path_params.get("tab", "overview")
-    experiment, facts = await facts_of(visit)
-    view = await _view(visit, "" if tab == "overview" else tab, experiment, facts)
+    opened, facts = await facts_of(visit)
+    view = await _view(visit, "" if tab == "overview" else tab, opened.experiment, facts)
     table = view.table(visit.request.path_params["table"])
     if table is None:
         raise Problem(Kind.not_found, "There is no such table on this page.")
@@ -54,8 +61,8 @@ async def as_csv(visit: Visit) -> Response:
 
 async def tried(visit: Visit) -> Response:
     """Connect, with a test call: one decision for a made-up unit, cancelled at once."""
-    experiment, facts = await facts_of(visit)
-    answer = await visit.service.run(_test_call, experiment.acting(visit.who.key.actor))
+    opened, facts = await facts_of(visit)
+    answer = await visit.service.run(_test_call, opened.experiment.acting(visit.who.key.actor))
     view = connect.connect(facts, visit.address, answer)
     return await framed(visit, view, facts, "connect")
 

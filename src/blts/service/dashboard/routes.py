@@ -8,8 +8,7 @@ from starlette.routing import Route
 
 from ..roles import Permission
 from ..state import Service
-from . import acting, doors, making, reading
-from .changes import Changes, events
+from . import acting, doors, making, pages, reading
 from .visits import Handler, endpoint
 
 LOOK, OPERATE, ADMINISTER = Permission.look, Permission.operate, Permission.administer
@@ -38,6 +37,7 @@ PAGES = (
     Page("GET", "/new", ADMINISTER, making.form),
     Page("POST", "/new", ADMINISTER, making.made),
     Page("POST", "/new/check", ADMINISTER, making.checked),
+    Page("GET", "/events", LOOK, reading.events),
     Page("GET", "/experiments/{name}", LOOK, reading.shown),
     Page("GET", "/experiments/{name}/actions/{action}", OPERATE, acting.offered),
     Page("POST", "/experiments/{name}/actions/{action}", OPERATE, acting.done),
@@ -50,5 +50,5 @@ PAGES = (
 
 def routes(service: Service) -> list[Route]:
     """The pages of a service, for Starlette."""
-    table = [*PAGES, Page("GET", "/events", LOOK, events(Changes(service)))]
-    return [Route(page.path, endpoint(service, page.permission, page.handler), methods=[page.method]) for page in table]
+    pages.load()
+    return [Route(page.path, endpoint(service, page.permission, page.handler), methods=[page.method]) for page in PAGES]

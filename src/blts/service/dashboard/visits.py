@@ -204,6 +204,11 @@ async def _form(request: Request) -> dict[str, str]:
         raise Problem(Kind.unreadable, "The form cannot be read.") from None
 
 
+def missing(service: Service, request: Request) -> Response:
+    """The page at an address that has none."""
+    return _problem(service, request, None, Problem(Kind.not_found, "There is nothing at this address."))
+
+
 def _problem(service: Service, request: Request, who: sessions.SignedIn | None, problem: Problem) -> Response:
     """A page that says what went wrong."""
     details = problem.details

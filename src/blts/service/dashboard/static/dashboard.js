@@ -117,13 +117,18 @@ poll();
 if (document.body.dataset.live && "EventSource" in window) {
   const mine = document.body.dataset.experiment;
   const events = new EventSource(document.body.dataset.live);
+  const opened = Date.now();
   let last = 0;
   let timer = 0;
   events.onopen = () => say("Live");
   events.onerror = () => say("Reconnecting…", true);
-  events.addEventListener("change", (event) => {
-    const { experiment } = JSON.parse(event.data);
-    if (mine !== "*" && experiment !== mine) return;
+  const known = new Map(document.body.dataset.stand ? [[mine, document.body.dataset.stand]] : []);
+  events.addEventListener("experiment", (event) => { // of all at first, then of those that changed
+    const row = JSON.parse(event.data);
+    const stand = JSON.stringify([row.decisions, row.entries, row.policies, row.paused, row.stopped, row.report ? row.report.version : 0]);
+    const before = known.get(row.name);
+    known.set(row.name, stand);
+    if (stand === before || (before === undefined && Date.now() - opened < 3000) || (mine !== "*" && row.name !== mine)) return;
     const pause = Math.max(300, 2000 - (Date.now() - last)); // at most every two seconds
     clearTimeout(timer);
     timer = setTimeout(() => { last = Date.now(); refresh(); }, pause);

@@ -21,6 +21,8 @@ class Action(NamedTuple):
     """Whether it needs an admin; an operator may do the others."""
     reason: bool = True
     """Whether a reason is asked for."""
+    changes_arms: bool = False
+    """Whether other arms are decided among afterwards, for which programs are compiled."""
     when_stopped: bool = False
     """Whether a stopped experiment can have it."""
 
@@ -32,11 +34,11 @@ ACTIONS = {
         Action("resume", "Resume the experiment", "Resume"),
         Action("refresh", "Refresh the policy", "Refresh", reason=False),
         Action("verify", "Verify the ledger", "Verify", reason=False, when_stopped=True),
-        Action("add-arm", "Add an arm", "Add the arm", reason=False),
-        Action("retire-arm", "Retire an arm", "Retire for good", final=True),
+        Action("add-arm", "Add an arm", "Add the arm", changes_arms=True),
+        Action("retire-arm", "Retire an arm", "Retire for good", final=True, changes_arms=True),
         Action("correct", "Correct a reward", "Correct", when_stopped=True),
         Action("cancel", "Cancel decisions", "Cancel these decisions", when_stopped=True),
-        Action("stop", "Stop the experiment", "Stop for good", final=True, administer=True),
+        Action("stop", "Stop the experiment", "Stop for good", final=True, administer=True, changes_arms=True),
     )
 }
 

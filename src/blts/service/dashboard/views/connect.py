@@ -41,6 +41,7 @@ def snippets(facts: Facts, address: str) -> list[Snippet]:
     curl_context = f', "contexts": [{json.dumps(context)}]' if context else ""
     context_argument = f", contexts=[{context!r}]" if context else ""
     flat = "".join(f", {json.dumps(k)}: {json.dumps(v)}" for k, v in context.items())
+    attributes = f", {context!r}" if context else ""
     curl = f"""# A key of the role "app"; keep it out of browsers.
 export BLTS_KEY=blts_…
 
@@ -59,17 +60,18 @@ experiment = client.experiment({name!r})
 decision = experiment.ask(units=["user-17"]{context_argument}).decisions[0]
 print(decision.arm)
 experiment.tell(unit="user-17", reward={reward})"""
-    feature = f"""# pip install openfeature-sdk "blts[openfeature]"
+    feature = f"""# pip install "blts[openfeature]"
 import os
 from blts.openfeature import Provider
 from openfeature import api
 from openfeature.evaluation_context import EvaluationContext
+from openfeature.track import TrackingEventDetails
 
 api.set_provider(Provider({address!r}, os.environ["BLTS_KEY"]))
-client = api.get_client()
-visitor = EvaluationContext(targeting_key="user-17", attributes={context!r})
-arm = client.get_string_value({name!r}, {facts.control!r}, visitor)
-client.track("reward", visitor)"""
+flags = api.get_client()
+visitor = EvaluationContext("user-17"{attributes})
+arm = flags.get_string_value({name!r}, {facts.control!r}, visitor)
+flags.track("reward", visitor, TrackingEventDetails({reward}, {{"experiment": {name!r}}}))"""
     node = f"""// npm install @openfeature/server-sdk @openfeature/ofrep-provider
 import {{ OpenFeature }} from "@openfeature/server-sdk";
 import {{ OFREPProvider }} from "@openfeature/ofrep-provider";

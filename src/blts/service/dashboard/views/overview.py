@@ -61,10 +61,10 @@ def _tiles(facts: Facts) -> list[Tile]:
     ]
     gain = None if report is None else report["value_against_equal"]
     if gain is not None and gain["per_unit"] is not None:
-        note = f"{numbers.difference(gain['per_unit'], facts.unit)} a unit"
+        note = f"{'conversions; ' if facts.unit == 'rate' else ''}{numbers.difference(gain['per_unit'], facts.unit)} a unit"
         if gain["low"] is not None and gain["low"] < 0 < (gain["high"] or 0.0):
             note += "; could be 0"
-        total = _total(gain["total"], "conversions" if facts.unit == "rate" else "")
+        total = numbers.NONE if gain["total"] is None else f"{'+' if gain['total'] > 0 else ''}{numbers.number(gain['total'])}"
         out.append(Tile("Gain over equal shares", total, note, "gain"))
     evidence = None if report is None or facts.contextual else report["evidence"]
     if evidence is not None and evidence["against"] and not status["stopped"]:
@@ -74,10 +74,6 @@ def _tiles(facts: Facts) -> list[Tile]:
             Tile("Evidence", value, f"{numbers.number(evidence['needed'])} needed against {numbers.short(other, 20)}", "evidence")
         )
     return out
-
-
-def _total(total: float | None, noun: str) -> str:
-    return numbers.NONE if total is None else f"{'+' if total > 0 else ''}{numbers.number(total, 3)} {noun}".rstrip()
 
 
 def _share_of(part: int, whole: int) -> str:
