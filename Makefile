@@ -18,9 +18,10 @@ all: test slow
 paper: $(VENV)/installed
 	$(BIN)/blts paper
 
-# The service with three example experiments and simulated visitors.
+# The service with three example experiments and simulated visitors; `make serve PORT=8001` where 8000 is taken.
+PORT ?= 8000
 serve: $(VENV)/serve
-	$(BIN)/blts demo
+	$(BIN)/blts demo --port $(PORT)
 
 check: $(VENV)/dev
 	$(BIN)/ruff format --check .

@@ -19,10 +19,11 @@ def command(
     service()
     from ..live.database import Database
     from ..service import demo
-    from ..service.server import serve
+    from ..service.server import check_free, serve
     from ..service.settings import Settings
 
     settings = Settings(db=db, host=host, port=port)
+    check_free(settings)  # before a minute of work
     demo.prepare(db, typer.echo)
     ended = threading.Event()
     visitors = threading.Thread(target=demo.visit, args=(Database(db), ended), name="blts-visitors", daemon=True)

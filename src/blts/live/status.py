@@ -11,9 +11,11 @@ import sqlalchemy as sa
 from ..agents.thompson import PROPENSITY_DRAWS
 from ..errors import ConfigError, Conflict, whole
 from . import contextual, entries, policy, priors, schema
+from .answers import rewards_in_words
 from .checks import check_reason
 from .learning import chains_in_words
 from .metrics.definition import control_of
+from .parts import EXTERNAL
 from .standing import is_paused, rewards_awaited
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def status(session: Session) -> dict[str, Any]:
         "last_refresh_failed": failings or None,
         "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
         "warnings": warnings(session.spec, json.loads(entry.about)),
+        "waits": held_up(session.spec, bool(row.due), row.batch, awaited),
         "model": session.spec.model.words,
         "prior": prior_in_words(session, current),
         "sampler": session.spec.sampler.words,
@@ -72,6 +75,21 @@ def status(session: Session) -> dict[str, Any]:
         "created_at": row.created_at,
         "refreshed_at": entry.at,
     } | declared_in_words(session.spec)
+
+
+def held_up(spec: Spec, due: bool, batch: int, awaited: int) -> str | None:
+    """What learning waits for, where it may wait for ever: rewards of a closed batch without a window; None elsewhere."""
+    if not due or not awaited or not never_ends(spec):
+        return None
+    return (
+        f"Batch {batch} is closed and awaits {rewards_in_words(awaited)}. There is no window, so one that never comes holds up "
+        "learning: tell or cancel them, or refresh with force"
+    )
+
+
+def never_ends(spec: Spec) -> bool:
+    """Whether a batch could wait for a reward for ever: there is neither a window nor a cadence."""
+    return spec.window is None and spec.refresh_rewards is None and spec.refresh_seconds is None and spec.batching.name != EXTERNAL
 
 
 def declared_in_words(spec: Spec) -> dict[str, Any]:

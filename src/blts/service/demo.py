@@ -85,6 +85,7 @@ EXAMPLES = (
             "arms": ["Order", "Buy now", "Get it today"],
             "model": "conversions",
             "batching": "external",
+            "seed": 1,
             "floor": 0.05,
             "window": MINUTE,
             "default_reward": 0.0,
@@ -100,6 +101,7 @@ EXAMPLES = (
             "arms": ["9.99", "11.99", "13.99"],
             "model": "revenue",
             "batching": "external",
+            "seed": 2,
             "floor": 0.05,
             "metrics": [
                 {"name": "refunds", "model": "conversions", "better": "lower", "margin": 0.01, "default": 0, "window": MINUTE}
@@ -116,6 +118,7 @@ EXAMPLES = (
             "arms": ["books", "music", "games"],
             "model": "logistic",
             "batching": "external",
+            "seed": 3,
             "features": {"age": [18, 80], "country": ["DE", "FR", "US"], "returning": "boolean"},
             "floor": 0.05,
             "refresh_seconds": 10.0,

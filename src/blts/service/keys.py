@@ -144,7 +144,10 @@ class Keys:
         """
         found = self._look(key_id)
         if found is None:
-            raise UnknownName("key", key_id, [key.id for key in self.all()])
+            every = self.all()
+            if named := [key.id for key in every if key.name == key_id]:
+                raise ConfigError(f"A key is named by its id: {key_id!r} is {' or '.join(named)}.")
+            raise UnknownName("key", key_id, [key.id for key in every])
         return found[0]
 
     def revoke(self, key_id: str, by: str) -> Key:

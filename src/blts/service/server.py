@@ -40,11 +40,11 @@ def serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
             f"Other machines can reach {settings.host}, and there is no API key yet; "
             "create one first: blts keys create admin --role admin."
         )
-    _check_free(settings)
+    check_free(settings)
     if not keys.any():
         _, text = keys.create("first admin key", "admin", by="blts serve")
         say(f"API key (admin), shown this once: {text}")
-    say(f"Dashboard, signed in for the next ten minutes: {login_link(settings, keys)}")
+    say(f"Dashboard, by a link that is good for ten minutes: {login_link(settings, keys)}")
     say(f"HTTP API: {settings.address}/v1 · database: {database.url.render_as_string()} · Ctrl-C stops.")
     database.close()
     settings.to_environment()
@@ -63,7 +63,7 @@ def serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
         )
 
 
-def _check_free(settings: Settings) -> None:
+def check_free(settings: Settings) -> None:
     """Refuse a port that is taken, before anything is started (`ConfigError`)."""
     try:
         (family, kind, number, _, address), *_ = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)

@@ -92,7 +92,19 @@ def create(
     if as_json:
         print_json(status)
     else:
+        _note_on_windows(experiment)
         say(f"{name}: {len(status['arms'])} arms, {status['model']}, {status['sampler']}, {status['batching']} batching.")
+
+
+def _note_on_windows(experiment: Experiment) -> None:
+    from ...live.status import never_ends
+
+    if never_ends(experiment.spec):
+        typer.echo(
+            "Note: without --window a reward that never comes holds up learning; where silence is a 0, take --window 1d "
+            "--default-reward 0.",
+            err=True,
+        )
 
 
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:

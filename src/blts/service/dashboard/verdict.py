@@ -97,6 +97,9 @@ def _undecided(facts: Facts) -> Verdict:
             "info", "By context", "The best arm depends on the context", why, "Compare what policies earn in the table below."
         )
     leader = report["evidence"]["leader"] if report["evidence"] else None
+    if facts.status["waits"]:
+        headline, now = "Learning waits for rewards that may never come", "Refresh with force to learn from the rewards that came."
+        return Verdict("warn", "Waiting", headline, facts.status["waits"] + ".", now, ("refresh", "Refresh…"))
     if not report["rewards"] or leader is None:
         waits = (
             f"{numbers.count(report['open'])} rewards wait for their window to end" if report["open"] else "no reward has come yet"

@@ -83,9 +83,11 @@ def effects(facts: Facts, slug: str, given: dict[str, str], decision: dict[str, 
             return [f"New decisions are made again, with policy version {status['policy']}.", _traffic(facts)]
         case "refresh":
             awaited = f"{numbers.plural(status['awaited'], 'reward')} of this batch can still come."
+            open_batch = not status["feedback_due"] and status["batching"] != "external"
+            waits = f"Batch {status['batch']} is still open: without force nothing is learned before it ends."
             return [
                 f"The worker learns from all rewards that count and writes policy version {status['policies'] + 1}.",
-                f"{awaited} Without force, the refresh waits for them or for the end of their window.",
+                waits if open_batch else f"{awaited} Without force, the refresh waits for them or for the end of their window.",
                 "Decisions go on meanwhile. If chains disagree, the new version is not used.",
             ]
         case "verify":
@@ -138,7 +140,7 @@ def _correct(decision: dict[str, Any] | None) -> list[str]:
 def _stop(facts: Facts, promote: str) -> list[str]:
     out = ["The experiment ends, for good. Units that have a decision keep it, and rewards are still accepted."]
     if promote:
-        out.append(f"Every new unit gets {numbers.short(promote)}.")
+        out.append(f"Every new unit gets {numbers.short(promote)}, and so does everybody who is asked for by OpenFeature.")
     else:
         out.append("With an arm to promote, every new unit gets that arm.")
         out.append("Without one there are no more decisions, and OpenFeature clients get their default.")

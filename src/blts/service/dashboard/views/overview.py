@@ -224,7 +224,7 @@ def _settings(facts: Facts) -> list[tuple[str, str, str | None]]:
         ("Stops", _rule(s["stopping_rule"]), None),
         ("Contexts", "; ".join(s["features"]) if "features" in s else None, None),
         ("Created", numbers.moment(s["created_at"]), None),
-        ("Last refresh", numbers.moment(s["refreshed_at"]), None),
+        ("Last refresh", numbers.moment(s["refreshed_at"]) if s["policies"] > 1 else "none yet", None),
         ("Seed", str(s["seed"]), None),
     ]
     return [(name, value, term) for name, value, term in rows if value is not None]
