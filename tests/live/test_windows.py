@@ -238,3 +238,19 @@ def test_an_experiment_stopped_without_an_arm_makes_no_decisions(tmp_path):
     status = experiment.status()
     assert (status["promoted"], status["stopped"], status["paused"]) == (None, True, False)
     assert experiment.verify() == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"window": "1d", "default_reward": 0.0}, {"refresh_seconds": 60.0}])
+def test_a_batch_that_may_wait_for_ever_is_said(settings):
+    """Without a window or a cadence, one reward that never comes holds up learning."""
+    experiment = Experiment.create(
+        "sqlite://", "mail", ["A", "B"], "conversions", "exact", {"name": "fixed", "size": 4}, **settings
+    )
+    assert experiment.status()["waits"] is None
+    decisions = experiment.ask(4).decisions
+    experiment.tell([(d.id, 1) for d in decisions[:3]])
+    waits = experiment.status()["waits"]
+    assert (waits is None) == bool(settings)
+    assert settings or waits.startswith("Batch 1 is closed and awaits 1 reward.")
+    experiment.tell([(decisions[3].id, 0)])
+    assert experiment.status()["waits"] is None

@@ -37,6 +37,7 @@ WINS = {"winner": "11.99", "recommendation": "Consider '11.99' for all units: it
         (changed(report={"recommendation": "Look at the guardrails first: …"}), "Needs you", "guardrail", "retire-arm"),
         (changed(report={"rewards": 0, "open": 450, "evidence": None}), "Collecting", "450 rewards wait", None),
         (changed(), "Undecided", "No arm is clearly ahead", None),
+        (changed({"waits": "Batch 1 is closed and awaits 10 rewards"}), "Waiting", "rewards that may never come", "refresh"),
         (facts_of("recommendations"), "By context", "depends on the context", None),
     ],
 )
@@ -45,7 +46,7 @@ def test_every_state_has_its_sentence(facts, label, words, action):
     assert found.label == label
     assert words in found.headline
     assert (found.action or (None,))[0] == action
-    if facts.report is not None and facts.status["decisions"]:
+    if facts.report is not None and facts.status["decisions"] and not facts.status["waits"]:
         assert found.why == facts.report["recommendation"]
 
 
