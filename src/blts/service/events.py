@@ -38,7 +38,8 @@ class Events:
         self._changed = asyncio.Event()
         self._listeners = 0
         self._poller: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self.is_closed = False
+        """Whether the service ends."""
 
     async def listen(self, sees: Callable[[str], bool], goes_on: Callable[[], bool]) -> AsyncIterator[bytes]:
         """Server-sent events for one listener: every experiment at first, and then those that changed.
@@ -65,7 +66,7 @@ class Events:
             if self._poller is None:
                 self._poller = asyncio.create_task(self._poll_on())
             seen = 0
-            while not self._is_closed and goes_on():
+            while not self.is_closed and goes_on():
                 changed, now = self._changed, self._look
                 news = [row for name, (look, row) in self._rows.items() if look > seen and sees(name)]
                 seen = now
@@ -80,7 +81,7 @@ class Events:
 
     def close(self) -> None:
         """Let every listener go, so that the service can end."""
-        self._is_closed = True
+        self.is_closed = True
         self._changed.set()
 
     async def _poll_on(self) -> None:
