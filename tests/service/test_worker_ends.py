@@ -28,6 +28,7 @@ def test_a_worker_that_ends_leaves_no_lease(tmp_path: pathlib.Path, way: str) ->
 
         command = [sys.executable, "-m", "blts", "worker", "--every", "0.1", "--while-stdin-is-open", "--db", path]
         worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        assert worker.stdin is not None
         try:
             until = time.monotonic() + 120
             while not leases() and time.monotonic() < until:
@@ -36,10 +37,10 @@ def test_a_worker_that_ends_leaves_no_lease(tmp_path: pathlib.Path, way: str) ->
             if way == "SIGTERM":
                 worker.terminate()
             else:
-                assert worker.stdin is not None
                 worker.stdin.close()
             assert worker.wait(60) == 0
             assert leases() == 0
         finally:
+            worker.stdin.close()
             worker.kill()
             worker.wait()
