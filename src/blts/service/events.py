@@ -38,8 +38,7 @@ class Events:
         self._changed = asyncio.Event()
         self._listeners = 0
         self._poller: asyncio.Task[None] | None = None
-        self.is_closed = False
-        """Whether the service ends."""
+        self._is_closed = False
 
     async def listen(self, sees: Callable[[str], bool], goes_on: Callable[[], bool]) -> AsyncIterator[bytes]:
         """Server-sent events for one listener: every experiment at first, and then those that changed.
@@ -66,7 +65,7 @@ class Events:
             if self._poller is None:
                 self._poller = asyncio.create_task(self._poll_on())
             seen = 0
-            while not self.is_closed and await self.may(goes_on):
+            while not self._is_closed and await self._may(goes_on):
                 changed, now = self._changed, self._look
                 news = [row for name, (look, row) in self._rows.items() if look > seen and sees(name)]
                 seen = now
@@ -79,7 +78,7 @@ class Events:
                 self._poller.cancel()
                 self._poller = None
 
-    async def may(self, goes_on: Callable[[], bool]) -> bool:
+    async def _may(self, goes_on: Callable[[], bool]) -> bool:
         """Whether a listener may still listen; while the database is away, those who did may."""
         try:
             return await self._run(goes_on)
@@ -88,7 +87,7 @@ class Events:
 
     def close(self) -> None:
         """Let every listener go, so that the service can end."""
-        self.is_closed = True
+        self._is_closed = True
         self._changed.set()
 
     async def _poll_on(self) -> None:

@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from blts.live.database import Database
+from blts.service import events, sessions
 from blts.service.app import build
-from blts.service.dashboard import changes
 from blts.service.roles import Role
 from blts.service.sessions import cookie_of
 from houses import experiment_in, service_on
@@ -20,7 +20,8 @@ from houses import experiment_in, service_on
 @pytest.fixture
 def own(tmp_path, monkeypatch):
     """A service of the test's own, which looks often, with its client."""
-    monkeypatch.setattr(changes, "EVERY", 0.05)
+    monkeypatch.setattr(events, "SECONDS", 0.05)
+    monkeypatch.setattr(events, "HEARTBEAT", 0.1)
     service = service_on(Database(str(tmp_path / "own.db")))
     experiment_in(service.database, "mail")
     experiment_in(service.database, "secret")
@@ -81,36 +82,35 @@ def listener(own: Any, **options: Any) -> tuple[Raw, str]:
 
 
 def test_pages_hear_of_their_experiments_until_their_key_is_revoked(own):
-    service, client = own
     every, _ = listener(own)
     scoped, key_id = listener(own, experiments=["mail"])
-    experiments = {name: client.portal.call(service.experiment, name).experiment for name in ("mail", "secret")}
-    every.wait(lambda it: "retry" in it.text)
-    scoped.wait(lambda it: "retry" in it.text)
-
-    def both_heard(scoped: Raw) -> bool:
-        for experiment in experiments.values():
-            experiment.ask(1)  # the first look only learns where they stand
-        return "secret" in every.text and "mail" in scoped.text
-
-    scoped.wait(both_heard)
+    every.wait(lambda it: '"name":"secret"' in it.text)
+    scoped.wait(lambda it: '"name":"mail"' in it.text)
     assert "secret" not in scoped.text
-    service.keys.revoke(key_id, by="test")
+    own[0].keys.revoke(key_id, by="test")
     scoped.wait(lambda it: it.future.done())
     assert not every.future.done()
     every.future.cancel()
 
 
+def test_pages_hear_until_their_cookie_is_over(own, monkeypatch):
+    page, _ = listener(own)
+    page.wait(lambda it: "secret" in it.text)
+    later = time.time() + 3600 * sessions.HOURS + 1
+    monkeypatch.setattr(sessions.time, "time", lambda: later)
+    page.wait(lambda it: it.future.done())
+
+
 def test_pages_are_let_go_when_the_service_ends(own):
     service, _ = own
     page, _ = listener(own)
-    page.wait(lambda it: "retry" in it.text)
+    page.wait(lambda it: "secret" in it.text)
     service.events.close()
     page.wait(lambda it: it.future.done())
 
 
 def test_too_many_pages_are_told_so(own, monkeypatch):
-    monkeypatch.setattr(changes, "LISTENERS", 0)
+    monkeypatch.setattr(events, "LISTENERS", 0)
     page, _ = listener(own)
     page.wait(lambda it: it.future.done())
     assert page.sent[0]["status"] == 429
