@@ -59,7 +59,8 @@ class Provider(OFREPProvider):
         try:
             return super().resolve_float_details(flag_key, default_value, evaluation_context)
         except TypeMismatchError:
-            found: Any = super().resolve_integer_details(flag_key, int(default_value), evaluation_context)
+            default: Any = default_value  # not as an integer: it may be NaN
+            found: Any = super().resolve_integer_details(flag_key, default, evaluation_context)
             if isinstance(found.value, bool):
                 raise
             found.value = float(found.value)

@@ -5,13 +5,19 @@ The table below says it once more, in words of its own: a route that is not in i
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import pytest
 import sqlalchemy as sa
 
+from blts.errors import UnknownName
 from blts.live import schema
+from blts.live.database import Database
+from blts.service.keys import Keys
 from blts.service.roles import Role
 from blts.service.routes import ROUTES
 from served import CONVERSIONS, Served, experiment_in, served
@@ -181,3 +187,32 @@ def test_foreign_and_missing_experiments_read_the_same(world: World) -> None:
         sentences.append(problem["detail"].replace(name, "…"))
         assert "mine" not in problem["detail"]
     assert sentences[0] == sentences[1]
+
+
+def test_texts_that_are_no_ids_of_keys_are_unknown(url: str) -> None:
+    with contextlib.closing(Database(url)) as database:
+        keys = Keys(database)
+        for text in ("\x00", "0" * 8, "0" * 8 + "\n", "é", ""):
+            assert keys.good(text) is None
+            with pytest.raises(UnknownName):
+                keys.revoke(text, by="test")
+
+
+def test_others_are_answered_while_a_key_is_read(monkeypatch: Any) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(keys: Keys, key_id: str) -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    with served() as service, ThreadPoolExecutor(2) as pool:
+        try:
+            with monkeypatch.context() as patch:
+                patch.setattr(Keys, "_look", slow)
+                reading = pool.submit(service.call, f"blts_{'0' * 8}_{'0' * 43}", "GET", "/v1/experiments")
+                assert begun.wait(60)
+                assert pool.submit(service.call, None, "GET", "/healthz").result(20).status_code == 200
+                go_on.set()
+                assert reading.result(60).status_code == 401
+        finally:
+            go_on.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -111,6 +112,7 @@ def test_our_provider_tells_rewards_and_takes_whole_numbers(url: str) -> None:
         prices = {flags.get_float_value("price", 9.5, EvaluationContext(unit)) for unit in UNITS}
         assert prices == {1.0, 2.5, 3.0}
         assert {type(price) for price in prices} == {float}
+        assert {flags.get_float_value("price", math.nan, EvaluationContext(unit)) for unit in UNITS} == prices
         arms(flags)
         ann, bob, new = (EvaluationContext(unit) for unit in (*UNITS[:2], "new"))
         for _ in range(2):

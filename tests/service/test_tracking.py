@@ -112,6 +112,7 @@ def test_exposures_are_told_once_where_they_count(service: Served) -> None:
         (Role.client, {"targetingKey": "ann", "value": 1, "experiment": "mail"}, 403),
         (Role.app, {"targetingKey": "ann", "value": 1}, 422),
         (Role.app, {"targetingKey": "ann", "event": "exposure"}, 422),
+        (Role.app, {"targetingKey": "ann", "event": "exposure", "value": 3, "experiment": "seen"}, 422),
         (Role.app, {"targetingKey": "ann", "experiment": "mail"}, 422),
         (Role.app, {"value": 1}, 422),
         (Role.app, {"targetingKey": "ann", "decisionId": "0123456789abcdef-1", "value": 1}, 422),

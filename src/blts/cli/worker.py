@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +16,9 @@ from .experiment.base import Db, library
 from .experiment.output import say
 
 if TYPE_CHECKING:
-    from ..live.worker import Done
+    from ..live.worker import Done, Worker
+
+PATIENCE = 5.0  # seconds in which leases are given back
 
 
 def command(
@@ -24,12 +29,11 @@ def command(
 ) -> None:
     """Refresh experiments when they are due, close windows, and keep every version's report. Two workers do no harm."""
     library()
-    if while_stdin_is_open:
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
     from ..live.worker import Worker
 
-    worker = Worker(db)
-    try:
+    with _ended_by_sigterm(), contextlib.closing(Worker(db)) as worker:
+        if while_stdin_is_open:
+            threading.Thread(target=_end_with_stdin, args=(worker,), daemon=True).start()
         if once:
             all_done = worker.once()
             for done in all_done:
@@ -41,13 +45,31 @@ def command(
         else:
             say(f"Looking after the experiments of {worker.database.url.render_as_string()} every {every:g} s; Ctrl-C stops.")
             worker.run(every, _say)
+
+
+@contextlib.contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the process as an exception does, so that leases are given back and the next worker need not wait."""
+
+    def end(number: int, frame: object) -> None:
+        del number, frame
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
     finally:
-        worker.close()
+        signal.signal(signal.SIGTERM, before)
 
 
-def _end_with_stdin() -> None:
+def _end_with_stdin(worker: Worker) -> None:
     """End this process when the one that started it is gone, which closes its standard input."""
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 4096):  # not through a buffer, whose lock an interpreter that ends would want
+        pass
+    late = threading.Timer(PATIENCE, os._exit, (0,))  # where the database does not answer
+    late.daemon = True
+    late.start()
+    worker.give_back()
     os._exit(0)  # every change is one transaction, so it can end anywhere
 
 

@@ -79,12 +79,16 @@ class Worker:
         """The last policy version of each experiment that was there at the last look."""
 
     def close(self) -> None:
-        """Give the connections back, and the leases, so that the next worker need not wait for their ends."""
-        with contextlib.suppress(BltsError):
-            leases.give_back(self.database, self.holder)
+        """Give the connections back, and the leases."""
+        self.give_back()
         for experiment in self._opened.values():
             experiment.close()
         self.database.close()
+
+    def give_back(self) -> None:
+        """Give the leases back, so that the next worker need not wait for their ends."""
+        with contextlib.suppress(BltsError):
+            leases.give_back(self.database, self.holder)
 
     def once(self) -> list[Done]:
         """Look after every experiment once.

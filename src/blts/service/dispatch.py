@@ -181,7 +181,7 @@ async def authenticate(call: Call) -> None:
     """
     service, request = call.service, call.request
     scheme, _, text = request.headers.get("authorization", "").partition(" ")
-    key = service.keys.known(text.strip()) if scheme.lower() == "bearer" else None
+    key = await _known(service, text.strip()) if scheme.lower() == "bearer" else None
     if key is None:
         said = "This API key is unknown, revoked or over" if text else "Send an API key as Authorization: Bearer blts_…"
         raise Problem(Kind.no_key, f"{said}; see: blts keys create --help.", {"WWW-Authenticate": "Bearer"})
@@ -193,6 +193,11 @@ async def authenticate(call: Call) -> None:
     if key.role == Role.client:  # one key in many browsers
         address = request.client.host if request.client else ""
         service.buckets.take(f"{key.id} {address}", min(limits.ADDRESS_RATE, key.rate or limits.ADDRESS_RATE))
+
+
+async def _known(service: Service, text: str) -> Key | None:
+    """Whose key a text is. Other requests are answered while it is read from a database that takes long."""
+    return service.keys.known(text) if service.keys.is_read(text) else await service.run(service.keys.known, text)
 
 
 def read(decode: Callable[[Any], T], given: Any) -> T:

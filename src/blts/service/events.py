@@ -65,7 +65,7 @@ class Events:
             if self._poller is None:
                 self._poller = asyncio.create_task(self._poll_on())
             seen = 0
-            while not self._is_closed and goes_on():
+            while not self._is_closed and await self._may(goes_on):
                 changed, now = self._changed, self._look
                 news = [row for name, (look, row) in self._rows.items() if look > seen and sees(name)]
                 seen = now
@@ -77,6 +77,13 @@ class Events:
             if self._listeners == 0 and self._poller is not None:
                 self._poller.cancel()
                 self._poller = None
+
+    async def _may(self, goes_on: Callable[[], bool]) -> bool:
+        """Whether a listener may still listen; while the database is away, those who did may."""
+        try:
+            return await self._run(goes_on)
+        except BltsError:
+            return True
 
     def close(self) -> None:
         """Let every listener go, so that the service can end."""

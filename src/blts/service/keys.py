@@ -21,7 +21,10 @@ from ..live.checks import check_text
 from ..live.database import Database
 from .roles import Role
 
-_FORM = re.compile(r"blts_([0-9a-f]{8})_([A-Za-z0-9_-]{43})", re.ASCII)
+_ID = re.compile(r"[0-9a-f]{8}", re.ASCII)
+_FORM = re.compile(rf"blts_({_ID.pattern})_([A-Za-z0-9_-]{{43}})", re.ASCII)
+_ORIGIN = re.compile(r"https?://[a-z0-9._:\[\]-]+", re.ASCII)
+"""As browsers send it; one in capitals would never be met."""
 FRESH = 1.0  # seconds for which a key that was read is not read again; a revoked one may be used so long
 
 
@@ -200,6 +203,11 @@ class Keys:
             return None
         return found[0]
 
+    def is_read(self, text: str) -> bool:
+        """Whether `known` answers without a look at the database, which may take long."""
+        form = _FORM.fullmatch(text)
+        return form is None or _is_fresh(self._read.get(form[1]))
+
     def good(self, key_id: str) -> Key | None:
         """The key with an id, for somebody who has shown its secret before; None where it is revoked or over."""
         found = self._cached(key_id)
@@ -246,19 +254,27 @@ class Keys:
         return hmac.compare_digest(self.sign(purpose, text).encode(), signature.encode(errors="replace"))
 
     def _cached(self, key_id: str) -> tuple[Key, str] | None:
-        at, found = self._read.get(key_id, (-1e9, None))
-        if not 0 <= time.monotonic() - at < FRESH:
+        read = self._read.get(key_id)
+        if not _is_fresh(read):
             with self._lock:
-                found = self._look(key_id)
-                if len(self._read) > 10_000:  # ids that somebody guesses
-                    self._read.clear()
-                self._read[key_id] = (time.monotonic(), found)
-        return found
+                read = self._read.get(key_id)  # another thread may just have read it
+                if not _is_fresh(read):
+                    read = time.monotonic(), self._look(key_id)
+                    if len(self._read) > 10_000:  # ids that somebody guesses
+                        self._read.clear()
+                    self._read[key_id] = read
+        return None if read is None else read[1]
 
     def _look(self, key_id: str) -> tuple[Key, str] | None:
+        if _ID.fullmatch(key_id) is None:  # also NUL, which PostgreSQL takes in no text
+            return None
         with self._database.read() as c:
             row = c.execute(sa.select(schema.keys).where(schema.keys.c.id == key_id)).first()
         return None if row is None else (_key(row), row.hash)
+
+
+def _is_fresh(read: tuple[float, object] | None) -> bool:
+    return read is not None and 0 <= time.monotonic() - read[0] < FRESH
 
 
 def _hash(secret: str) -> str:
@@ -288,5 +304,6 @@ def _check_origin(origin: str) -> None:
         good = parts.scheme in ("http", "https") and bool(parts.hostname) and origin == f"{parts.scheme}://{parts.netloc}"
     except ValueError:
         good = False
-    if not good or len(origin) > 200 or "@" in origin or not origin.isascii():
-        raise ConfigError(f"An origin is a scheme, a host and perhaps a port, such as https://shop.example; got {shown(origin)}.")
+    if not good or len(origin) > 200 or _ORIGIN.fullmatch(origin) is None:
+        said = "An origin is a scheme, a host in small letters and perhaps a port, such as https://shop.example"
+        raise ConfigError(f"{said}; got {shown(origin)}.")

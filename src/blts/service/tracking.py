@@ -65,6 +65,8 @@ async def track(call: Call) -> Tracked:
         raise Problem(Kind.refused, "An event is about a targetingKey or a decisionId; give one of the two.")
     if body.event != EXPOSURE and body.value is None:
         raise Problem(Kind.refused, "Give the value of the reward or metric.")
+    if body.event == EXPOSURE and body.value is not None:
+        raise Problem(Kind.refused, "An exposure has no value; leave it out, or tell a metric of another name.")
     names, row = await (_of_decision(call, body.decision_id) if body.decision_id is not None else _of_unit(call, body))
     found = [await call.service.experiment(name) for name in names]
     experiments = [opened.experiment.acting(call.key.actor) for opened in found]

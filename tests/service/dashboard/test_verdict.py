@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from blts.service.dashboard import numbers
 from blts.service.dashboard.facts import Facts
 from blts.service.dashboard.verdict import verdict
 from blts.service.dashboard.views import health, overview
@@ -95,3 +96,16 @@ def test_views_change_nothing_they_are_given():
     overview.overview(facts)
     health.health(facts)
     assert (facts.status, facts.report) == before
+
+
+def test_an_arm_that_was_retired_since_the_report_has_not_won():
+    facts = changed(report=WINS)
+    left = [label for label in facts.status["active"] if label != "11.99"]
+    facts.status |= {"active": left, "allocation": dict.fromkeys(left, 1 / len(left))}
+    found = verdict(facts)
+    assert (found.label, found.action) == ("Collecting", None)
+    assert "wins" not in found.headline
+    assert "wins" not in verdict(changed(facts.status | {"paused": True}, WINS)).headline
+    rows = {row["arm"]: row for row in overview.overview(facts).values["arms"]}
+    assert [(rows["11.99"][name]) for name in ("active", "winner", "share")] == [False, False, "–"]
+    assert {rows[label]["share"] for label in left} == {numbers.percent(1 / len(left))}

@@ -34,8 +34,8 @@ async def offered(visit: Visit) -> Response:
     chosen = _chosen(visit)
     opened, facts = await facts_of(visit)
     given = {name: visit.query(name)[:200] for name in ("arm", "promote", "id") if visit.query(name)}
-    if facts.report is not None and facts.report["winner"] and chosen.slug == "stop":
-        given.setdefault("promote", facts.report["winner"])
+    if facts.winner is not None and chosen.slug == "stop":
+        given.setdefault("promote", facts.winner)
     return await _page(visit, opened.experiment, facts, chosen, given, None)
 
 

@@ -32,9 +32,20 @@ class Facts:
 
     @cached_property
     def arms(self) -> list[dict[str, Any]]:
-        """The arms of the report, the active ones first."""
-        found = [] if self.report is None else self.report["arms"]
+        """The arms of the report, the active ones first. Which are active and what share each has is as it is now, because arms
+        may have been retired since the report."""
+        active, shares = self.status["active"], self.status["allocation"]
+        found = [
+            arm | {"active": arm["arm"] in active} | ({} if shares is None else {"allocation": shares.get(arm["arm"])})
+            for arm in ([] if self.report is None else self.report["arms"])
+        ]
         return sorted(found, key=lambda arm: not arm["active"])
+
+    @property
+    def winner(self) -> str | None:
+        """The arm that won, if it was not retired since the report."""
+        found = None if self.report is None else self.report["winner"]
+        return found if found in self.status["active"] else None
 
     def arm(self, label: str | None) -> dict[str, Any] | None:
         """What the report says of an arm."""

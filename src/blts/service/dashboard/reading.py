@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from ...errors import ConfigError, UnknownName
 from ...live import Experiment, jobs, overview
+from .. import sessions
 from ..problems import Kind, Problem
 from ..roles import Permission, may
 from . import numbers
@@ -41,10 +42,13 @@ async def shown(visit: Visit) -> Response:
 
 
 async def events(visit: Visit) -> Response:
-    """What changes, as it changes, for the script of open pages."""
-    key, keys = visit.who.key, visit.service.keys
-    stream = await visit.service.events.listen(key.sees, lambda: keys.good(key.id) is not None)
-    return StreamingResponse(stream, 200, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, "text/event-stream")
+    """What changes, as it changes, for the script of open pages, until its reader is signed out."""
+    keys, cookie = visit.service.keys, visit.request.cookies.get(sessions.COOKIE, "")
+    headers, kind = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, "text/event-stream"
+    if visit.request.method == "HEAD":  # which would never end
+        return Response(None, 200, headers, kind)
+    stream = await visit.service.events.listen(visit.who.key.sees, lambda: sessions.signed_in(keys, cookie) is not None)
+    return StreamingResponse(stream, 200, headers, kind)
 
 
 async def as_csv(visit: Visit) -> Response:

@@ -70,14 +70,20 @@ def verdict(facts: Facts) -> Verdict:
         what = "assignment" if "assignment" in why[:30] else "sampler" if "sampler" in why[:30] else "model"
         headline = f"Check the {what} before you trust a number"
         return Verdict("bad", "Needs you", headline, why, "See what is wrong under Health.", ("health", "Open Health"))
-    if report["winner"] is not None:
+    if facts.winner is not None:
         return _winner(facts)
+    if report["winner"] is not None:
+        why = f"{_named(report['winner'])} was ahead in the last report, and was retired since."
+        return Verdict(
+            "info", "Collecting", "The arms changed since the last report", why, "Nothing to do: the worker makes the next one."
+        )
     return _undecided(facts)
 
 
 def _winner(facts: Facts) -> Verdict:
+    label = facts.winner
     assert facts.report is not None
-    label = facts.report["winner"]
+    assert label is not None
     return Verdict(
         "good",
         "Winner",
@@ -133,8 +139,7 @@ def _stopped(facts: Facts) -> Verdict:
 
 
 def _so_far(facts: Facts) -> str:
-    winner = None if facts.report is None else facts.report["winner"]
-    return "" if winner is None else f"; {_named(winner)} wins so far"
+    return "" if facts.winner is None else f"; {_named(facts.winner)} wins so far"
 
 
 def _by(facts: Facts, label: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...errors import BltsError
@@ -156,6 +156,8 @@ def endpoint(service: Service, permission: Permission | None, handler: Handler) 
             return _problem(service, request, who, problem)
         except BltsError as error:
             return _problem(service, request, who, problem_of(error))
+        except ClientDisconnect:
+            return Response(status_code=400)
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
             return _problem(service, request, who, Problem(Kind.broken, "blts failed at this page; the server's log says how."))

@@ -64,7 +64,7 @@ def action(
         "effects": effects(facts, chosen.slug, given, decision),
         "problem": problem,
         "active": facts.status["active"],
-        "winner": None if facts.report is None else facts.report["winner"],
+        "winner": facts.winner,
     }
     return View(chosen.title, "action", values)
 
@@ -144,7 +144,7 @@ def _stop(facts: Facts, promote: str) -> list[str]:
     else:
         out.append("With an arm to promote, every new unit gets that arm.")
         out.append("Without one there are no more decisions, and OpenFeature clients get their default.")
-    winner = None if facts.report is None else facts.report["winner"]
+    winner = facts.winner
     if winner is None:
         why = "There is no report yet" if facts.report is None else facts.report["recommendation"].removeprefix("Keep on: ")
         out.append(f"The report names no winner: {why.rstrip('.')}.")

@@ -90,7 +90,7 @@ def _arm(facts: Facts, arm: dict[str, Any]) -> dict[str, Any]:
         "look": facts.looks[arm["arm"]],
         "active": arm["active"],
         "control": arm["arm"] == facts.control,
-        "winner": arm["arm"] == report["winner"],
+        "winner": arm["arm"] == facts.winner,
         "units": numbers.count(arm["units"]),
         "rewards": numbers.count(arm["rewards"]),
         "mean": facts.interval(facts.mean(arm)),
