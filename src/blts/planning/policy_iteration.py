@@ -159,8 +159,8 @@ def improved(P: Array, r: Array, policy: Array, gain: Values, bias: Values, q: A
     level = jnp.where(best > now + slack, best, now)
     value = jnp.where(toward >= (level - slack)[:, None], q, -jnp.inf)
     kept = following(q, policy)
-    # The smallest best action; argmax over a tiny axis is slower. XLA may compute q twice with other last bits, so nothing is compared
-    # with the maximum of all: no action might reach it.
+    # The smallest best action; argmax over a tiny axis is slower. XLA may compute q twice, with other last bits, so that no action
+    # need reach the maximum of all.
     first, top = jnp.zeros_like(policy), value[:, 0]
     for a in range(1, r.shape[1]):
         above = value[:, a] > top
