@@ -30,7 +30,8 @@ os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 
 # Most programs of tests run for less time than they take to compile, so that they are compiled quickly rather than well: by LLVM
 # without optimisation, in one module, and without XLA's newer emitters, a whole simulation takes a third less CPU time from tracing
-# to its numbers. `make slow` compiles as a user does.
+# to its numbers. Last bits are others: LLVM then fuses no products with sums. `make slow` compiles as a user does, and the fixture
+# `well_compiled` does so for tests of what a user's process stored.
 QUICK = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
 if version("jaxlib").startswith("0.10."):
     QUICK.append("--xla_cpu_use_fusion_emitters=false")
@@ -108,15 +109,33 @@ def compiled() -> Iterator[list[str]]:
     monitoring.unregister_event_duration_listener(happened)
 
 
-MEGABYTES = 1200
-"""A worker that holds more than this after a file lets its compiled programs go."""
+@pytest.fixture(scope="module")
+def well_compiled() -> Iterator[None]:
+    """Programs are compiled as in a user's process, with the same last bits."""
+    import jax
+    from jax._src import compiler
+
+    options, level = compiler.get_compile_options, {} if SLOW else {"xla_backend_optimization_level": 3}
+
+    def well(*args, env_options_overrides=None, **settings):
+        return options(*args, env_options_overrides=level | (env_options_overrides or {}), **settings)
+
+    jax.clear_caches()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler, "get_compile_options", well)
+        yield
+    jax.clear_caches()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _forget_programs():
-    """Compiled programs hold memory: 4 GB for a whole run. The next file finds those that it shares on disk."""
-    yield
-    if resident() > MEGABYTES:
+AFTER_A_FILE, AFTER_A_TEST = 1200, 1600
+"""A worker that holds more megabytes than this lets its compiled programs go."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Compiled programs hold memory: 4 GB for a whole run. The next test finds those that it shares on disk."""
+    same_file = nextitem is not None and nextitem.path == item.path
+    if resident() > (AFTER_A_TEST if same_file else AFTER_A_FILE):
         import jax
 
         jax.clear_caches()

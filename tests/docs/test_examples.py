@@ -16,27 +16,25 @@ from typer.testing import CliRunner
 import documents
 from blts import cli
 from blts.errors import UnknownName
-from documents import ROOT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
+from documents import ROOT, TO_THE_LAST_BIT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
 
 DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").glob("*.md"))
 SMALL = ("--horizon", "20", "--replications", "2")
 
 
-# Chains of models of one's own: other code generation rounds otherwise, and the runs shown there then take another course.
-AS_A_USER = ("howto-model.md",)
-
-
-@pytest.mark.parametrize(
-    ("path", "quickly"),
-    [pytest.param(path, path.name not in AS_A_USER, id=path.name) for path in WITH_OUTPUTS]
-    + [
-        pytest.param(path, False, id=f"{path.name} as a user", marks=pytest.mark.slow)
-        for path in WITH_OUTPUTS
-        if path.name not in AS_A_USER
-    ],
-)
-def test_what_a_document_shows_is_what_is_printed(path, quickly):
+@pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
+def test_what_a_document_shows_is_what_is_printed(path):
     """As printed, every character, however XLA generates code. `make outputs` rewrites what has changed."""
+    compare(path, quickly=path.name not in TO_THE_LAST_BIT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [path for path in WITH_OUTPUTS if path.name not in TO_THE_LAST_BIT], ids=lambda path: path.name)
+def test_what_a_document_shows_is_what_a_user_sees(path):
+    compare(path, quickly=False)
+
+
+def compare(path: pathlib.Path, quickly: bool) -> None:
     text = path.read_text(encoding="utf-8")
     assert not unclear(text)
     if "numpyro" in text:

@@ -161,6 +161,7 @@ def replayed(experiment: Experiment) -> list[str]:
     return [sentence for sentence in found if "another state" not in sentence and "propensities" not in sentence]
 
 
+@pytest.mark.usefixtures("well_compiled")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_databases_of_earlier_versions_go_on(version, url):
     restored(version, url)
@@ -171,6 +172,7 @@ def test_databases_of_earlier_versions_go_on(version, url):
     goes_on(url)
 
 
+@pytest.mark.usefixtures("well_compiled")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_databases_of_earlier_versions_take_a_further_step(version, url, monkeypatch):
     restored(version, url)

@@ -158,11 +158,14 @@ def improved(P: Array, r: Array, policy: Array, gain: Values, bias: Values, q: A
     best, now = toward.max(1), following(toward, policy)
     level = jnp.where(best > now + slack, best, now)
     value = jnp.where(toward >= (level - slack)[:, None], q, -jnp.inf)
-    kept, top = following(q, policy), value.max(1)
+    kept = following(q, policy)
+    # The smallest best action; argmax over a tiny axis is slower. XLA may compute q twice, with other last bits, so that no action
+    # need reach the maximum of all.
+    first, top = jnp.zeros_like(policy), value[:, 0]
+    for a in range(1, r.shape[1]):
+        above = value[:, a] > top
+        first, top = jnp.where(above, a, first), jnp.where(above, value[:, a], top)
     stays = (now >= level - slack) & (top <= kept + 2 * rounding(r, bias))
-    first = jnp.zeros_like(policy)
-    for a in reversed(range(r.shape[1])):  # the smallest best action; argmax over a tiny axis is slower
-        first = jnp.where(value[:, a] >= top, a, first)
     return jnp.where(stays, policy, first), kept
 
 

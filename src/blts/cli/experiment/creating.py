@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import warnings
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from ...errors import ConfigError
 from .base import AsJson, Db, Name, app, library
 from .contexts import declared
 from .output import done, print_json, say
+
+if TYPE_CHECKING:
+    from ...live import Experiment
 
 
 @app.command()
