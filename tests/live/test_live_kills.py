@@ -24,7 +24,7 @@ from test_live_crash import start
 
 METRIC = {"name": "refunds", "model": "conversions", "better": "lower"}
 EACH = 40  # decisions for each kill, more than a process comes to
-PAUSE = 0.04  # seconds at most between the first request of a process and its death: a request takes some thousandths
+PAUSE = 0.015  # seconds at most between the first request of a process and its death: a request takes a thousandth or less
 
 
 def operations(kills: int) -> list[tuple]:

@@ -161,11 +161,15 @@ def test_the_overview_is_the_status_of_all(url):
         assert {name: row[name] for name in SHARED} == {name: status[name] for name in SHARED}
         assert row["position"] == experiment.audit()[-1]["position"]
         report = reports.last(experiment)
+        leader = report["evidence"]["leader"] if report["evidence"] else None
         assert row["report"] == {
             "version": report["as_of"]["version"],
             "as_of": report["as_of"],
             "recommendation": report["recommendation"],
             "winner": report["winner"],
+            "leader": leader,
+            "p_best": next((arm["p_best"] for arm in report["arms"] if arm["arm"] == leader), None),
+            "allocation": {arm["arm"]: arm["allocation"] for arm in report["arms"] if arm["active"]},
             "alarms": [],
             "misfit": report["misfit"],
             "sample_ratio": False,

@@ -21,7 +21,7 @@ from blts.client import Client, NotAllowed, RemoteExperiment, Told
 from blts.errors import ConfigError, StoreError, UnknownName
 from blts.live import Experiment
 from blts.service.roles import Role
-from running import key_of, running, working
+from running_service import key_of, running, working
 from served import experiment_in
 
 

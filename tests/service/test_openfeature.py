@@ -26,7 +26,7 @@ from blts.live import Experiment, repeats
 from blts.openfeature import Provider
 from blts.service.roles import Role
 from documents import ROOT, blocks
-from running import key_of, running
+from running_service import key_of, running
 from served import CONVERSIONS, experiment_in
 
 UNITS = [f"user-{i}" for i in range(12)]

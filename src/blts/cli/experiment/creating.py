@@ -95,18 +95,17 @@ def create(
     if as_json:
         print_json(status)
     else:
-        _note_on_windows(experiment)
         say(f"{name}: {len(status['arms'])} arms, {status['model']}, {status['sampler']}, {status['batching']} batching.")
+        _note_on_windows(experiment)
 
 
 def _note_on_windows(experiment: Experiment) -> None:
     from ...live.status import never_ends
 
     if never_ends(experiment.spec):
-        typer.echo(
+        say(
             "Note: without --window a reward that never comes holds up learning; where silence is a 0, take --window 1d "
-            "--default-reward 0.",
-            err=True,
+            "--default-reward 0."
         )
 
 
