@@ -21,7 +21,7 @@ STANDARD = (sysconfig.get_path("stdlib") + os.sep, "<frozen ")
 """Where Python's own functions are."""
 TRUSTED = {"blts", "jaxtyping", *LIBRARIES, *sys.stdlib_module_names}
 """Where classes in the modules of this package come from."""
-NOT_COMPUTING = {"cli", "report", "paper", "live", "drawing"}
+NOT_COMPUTING = {"cli", "service", "client", "openfeature", "answers", "report", "paper", "live", "drawing"}
 """Parts that no simulated number depends on."""
 GENERATED = "<string>"
 """The file name of methods that `dataclass` and `NamedTuple` write."""
