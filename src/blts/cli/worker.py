@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,7 +30,8 @@ def command(
     library()
     from ..live.worker import Worker
 
-    with _ended_by_sigterm(), contextlib.closing(Worker(db)) as worker:
+    with contextlib.closing(Worker(db)) as worker:
+        _end_on_sigterm(worker)
         if while_stdin_is_open:
             threading.Thread(target=_end_with_stdin, args=(worker,), daemon=True).start()
         if once:
@@ -47,30 +47,31 @@ def command(
             worker.run(every, _say)
 
 
-@contextlib.contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the process as an exception does, so that leases are given back and the next worker need not wait."""
+def _end_on_sigterm(worker: Worker) -> None:
+    """End the process on SIGTERM, from a thread of its own: an exception might be raised where nobody lets it through."""
 
     def end(number: int, frame: object) -> None:
         del number, frame
-        raise SystemExit(0)
+        threading.Thread(target=_end, args=(worker,), daemon=True).start()
 
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, end)
 
 
 def _end_with_stdin(worker: Worker) -> None:
     """End this process when the one that started it is gone, which closes its standard input."""
     while os.read(sys.stdin.fileno(), 4096):  # not through a buffer, whose lock an interpreter that ends would want
         pass
+    _end(worker)
+
+
+def _end(worker: Worker) -> None:
+    """Give the leases back and end; every change is one transaction, so it can end anywhere."""
     late = threading.Timer(PATIENCE, os._exit, (0,))  # where the database does not answer
     late.daemon = True
     late.start()
     worker.give_back()
-    os._exit(0)  # every change is one transaction, so it can end anywhere
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _say(done: Done) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -74,6 +75,7 @@ class Worker:
         self.url, self._clock = url, clock
         self.database = Database(url, create=False)
         self.holder = f"{socket.gethostname()} {os.getpid()} {secrets.token_hex(4)}"
+        self._leasing, self._ended = threading.Lock(), False
         self._opened: dict[str, Experiment] = {}
         self._seen: dict[str, int] = {}
         """The last policy version of each experiment that was there at the last look."""
@@ -86,8 +88,9 @@ class Worker:
         self.database.close()
 
     def give_back(self) -> None:
-        """Give the leases back, so that the next worker need not wait for their ends."""
-        with contextlib.suppress(BltsError):
+        """Give the leases back, so that the next worker need not wait for their ends, and take none again; from any thread."""
+        with self._leasing, contextlib.suppress(BltsError):
+            self._ended = True
             leases.give_back(self.database, self.holder)
 
     def once(self) -> list[Done]:
@@ -133,7 +136,7 @@ class Worker:
         others: tuple[str, ...] = ()
         try:
             experiment = self._open(name)
-            if not self._lease(experiment):
+            if not self._lease(experiment.id):
                 return None
             did = self._run_jobs(experiment)
             with noticed(experiment.session):
@@ -157,7 +160,7 @@ class Worker:
         found = jobs.unfinished(experiment)
         if not found:
             return ()
-        with leases.renewed(lambda: self._lease(experiment)):
+        with leases.renewed(lambda: self._lease(experiment.id)):
             return tuple(jobs.in_words(jobs.run(experiment, job)) for job in found)
 
     def _problem(self, done: Done) -> Done:
@@ -166,7 +169,7 @@ class Worker:
             with contextlib.suppress(BltsError):
                 with self.database.read() as c:
                     number = self.database.find(c, done.experiment).id
-                if leases.take(self.database, number, self.holder, self._clock()):
+                if self._lease(number):
                     jobs.fail(self.database, number, done.problem, self._clock())
         return done
 
@@ -184,6 +187,7 @@ class Worker:
             return True
         return not 0 <= self._clock() - experiment.status()["refreshed_at"] < EXTERNAL_SECONDS  # a clock may be set back
 
-    def _lease(self, experiment: Experiment) -> bool:
-        """Take or renew the lease of an experiment; False where another worker has it."""
-        return leases.take(self.database, experiment.id, self.holder, self._clock())
+    def _lease(self, experiment: int) -> bool:
+        """Take or renew the lease of an experiment; False where another worker has it, or this one ends."""
+        with self._leasing:
+            return not self._ended and leases.take(self.database, experiment, self.holder, self._clock())

@@ -14,6 +14,7 @@ from blts.service.dashboard.routes import PAGES
 from houses import TABS, listening, play
 
 selenium = pytest.importorskip("selenium", reason="the browser test needs selenium: pip install selenium")
+from selenium.common import exceptions  # noqa: E402
 from selenium.webdriver import ActionChains, Keys  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -86,10 +87,13 @@ def admin(browser, address, service):
 
 
 def until(holds, seconds: float = 60.0):
-    """Wait until something holds; what it is then."""
+    """Wait until something holds; what it is then. What is not there yet, or not any more because another page comes, is waited for."""
     end = time.monotonic() + seconds
     while True:
-        found = holds()
+        try:
+            found = holds()
+        except (exceptions.NoSuchElementException, exceptions.StaleElementReferenceException):
+            found = None
         if found:
             return found
         assert time.monotonic() < end, "it never came"
