@@ -28,6 +28,8 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
+from blts.cli.worker import NICE
+
 from .callers import experiment_at
 from .live import postgres
 
@@ -196,6 +198,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
 
 
 if __name__ == "__main__":
+    os.nice(NICE)  # as a worker does
     refreshed = experiment_at(sys.argv[1], "x")
     while True:
         refreshed.refresh(force=True)

@@ -17,6 +17,7 @@ from .experiment.output import say
 if TYPE_CHECKING:
     from ..live.worker import Done, Worker
 
+NICE = 10  # it gives way to whoever answers requests on the same cores
 PATIENCE = 5.0  # seconds in which leases are given back
 
 
@@ -27,6 +28,8 @@ def command(
     db: Db = None,
 ) -> None:
     """Refresh experiments when they are due, close windows, and keep every version's report. Two workers do no harm."""
+    if sys.platform != "win32":
+        os.nice(NICE)
     library()
     from ..live.worker import Worker
 

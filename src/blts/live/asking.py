@@ -13,7 +13,7 @@ from ..errors import BltsError, ConfigError
 from . import chain, encoding, entries, ledger, schema
 from .answers import Answer, Decision, rewards_in_words
 from .combining import Waiting
-from .database import DbRow, insert
+from .database import DbRow, insert, look_up
 from .deciding import compile_ahead, decide
 from .request import Request
 from .showing import Stored, observed
@@ -22,8 +22,6 @@ from .vectors import Vectors, by_label, insert_vectors, stored_vectors
 
 if TYPE_CHECKING:
     from .session import Policy, Session
-
-LOOKED_UP = 500  # texts in one statement
 
 
 def ask(session: Session, request: Request) -> Answer:
@@ -193,11 +191,8 @@ def _plans(
 
 def units_of(session: Session, c: sa.Connection, hashes: Sequence[str]) -> dict[str, int]:
     """The decisions of those of some units that have one, by the units' hashes."""
-    table, found = schema.units, {}
-    for start in range(0, len(hashes), LOOKED_UP):
-        query = sa.select(table.c.unit, table.c.t).where(table.c.experiment == session.id)
-        found |= dict(ledger.fetch(c, query.where(table.c.unit.in_(hashes[start : start + LOOKED_UP]))))
-    return found
+    table = schema.units.c
+    return dict(look_up(c, (table.unit, table.t), session.id, table.unit, hashes))
 
 
 def _write(session: Session, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made, clock: str) -> None:
@@ -319,11 +314,11 @@ def _stored_decisions(session: Session, c: sa.Connection, ranges: Sequence[range
     if not ranges and not some:
         return {}  # building a statement takes longer than all else that is done for a single decision
     table, found = schema.decisions, []
-    own = sa.select(table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector).where(table.c.experiment == session.id)
+    columns = table.c.t, table.c.arm, table.c.batch, table.c.policy, table.c.vector
     for wanted in ranges:
-        found += ledger.fetch(c, own.where(table.c.t >= wanted.start, table.c.t < wanted.stop))
-    for start in range(0, len(some), LOOKED_UP):
-        found += ledger.fetch(c, own.where(table.c.t.in_(some[start : start + LOOKED_UP])))
+        own = table.c.experiment == session.id, table.c.t >= wanted.start, table.c.t < wanted.stop
+        found += ledger.fetch(c, sa.select(*columns).where(*own))
+    found += look_up(c, columns, session.id, table.c.t, some)
     arms = entries.arms_of(c, session.id)
     labels = [arm.label for arm in arms]
     laws = {v: by_label(labels, p) for v, p in stored_vectors(session, c, sorted({row[-1] for row in found})).items()}

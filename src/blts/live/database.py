@@ -32,6 +32,7 @@ PATIENCE = 60  # seconds that SQLite waits for another writer
 LONGEST_NAP, SHORTEST_NAP = 0.004, 0.0005  # seconds between two tries to be the next writer of SQLite, at first and later
 WRITES = "blts_writes"
 CHUNK = 10_000  # decisions looked up in one statement
+LOOKED_UP = 500  # values in one statement of SQLite
 LONGEST = 4096  # characters of a URL
 
 
@@ -279,6 +280,44 @@ def insert(connection: sa.Connection, table: sa.Table, columns: dict[str, Any], 
     # One array a column, which PostgreSQL unfolds itself: many times faster than a row at a time.
     arrays = ", ".join(f"%s::{table.c[name].type.compile(connection.dialect)}[]" for name in lists)
     connection.exec_driver_sql(f"INSERT INTO {table.name} ({names}) SELECT * FROM unnest({arrays})", tuple(lists.values()))
+
+
+def look_up(
+    connection: sa.Connection, columns: Sequence[sa.Column], experiment: int, key: sa.Column, values: Sequence[Any]
+) -> list[tuple]:
+    """Rows of an experiment by the values of an indexed column.
+
+    Args:
+        connection: to the database.
+        columns: what is wanted of each row.
+        experiment: its id.
+        key: the column.
+        values: its values, as many as one likes.
+
+    Returns:
+        The rows, in no order.
+    """
+    wanted, table, found = ", ".join(column.name for column in columns), key.table, []
+
+    def fetch(statement: str, parameters: tuple) -> list[tuple]:
+        cursor = connection.exec_driver_sql(statement, parameters).cursor
+        assert cursor is not None
+        return list(cursor.fetchall())
+
+    if not values:
+        return []
+    if connection.dialect.name != "sqlite":
+        # One by one through the index: where its statistics are old, PostgreSQL would rather read the whole experiment.
+        asked = f"unnest(%s::{key.type.compile(connection.dialect)}[]) AS asked(value)"
+        row = f"SELECT {wanted} FROM {table} WHERE experiment = %s AND {key.name} = asked.value OFFSET 0"
+        statement = f"SELECT found.* FROM {asked} CROSS JOIN LATERAL ({row}) AS found"
+        return fetch(statement, (list(values), experiment))
+    for start in range(0, len(values), LOOKED_UP):
+        some = values[start : start + LOOKED_UP]
+        marks = ", ".join("?" * len(some))
+        statement = f"SELECT {wanted} FROM {table} WHERE experiment = ? AND {key.name} IN ({marks})"
+        found += fetch(statement, (experiment, *some))
+    return found
 
 
 def chunks(numbers: Sequence[int]) -> Iterator[list[int]]:

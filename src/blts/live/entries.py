@@ -20,7 +20,7 @@ from ..errors import Conflict
 from . import chain, database, encoding, ledger, schema
 from .checks import check_text
 from .damage import Damaged
-from .database import DbRow, insert, record
+from .database import DbRow, insert, look_up, record
 from .learning import empty_dtype
 
 if TYPE_CHECKING:
@@ -38,12 +38,9 @@ def requests_of(session: Session, c: sa.Connection, ids: Sequence[str]) -> dict[
     if not ids:
         return {}
     table = schema.requests
-    own = sa.select(table).where(table.c.experiment == session.id)
-    return {
-        r.request: record(r)
-        for start in range(0, len(ids), 500)
-        for r in c.execute(own.where(table.c.request.in_(ids[start : start + 500])))
-    }
+    names = [column.name for column in table.c]
+    rows = [DbRow(**dict(zip(names, row, strict=True))) for row in look_up(c, list(table.c), session.id, table.c.request, ids)]
+    return {row.request: row for row in rows}
 
 
 def used_otherwise(request_id: str | None, what: str) -> Conflict:

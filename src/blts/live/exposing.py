@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from ..errors import ConfigError, shown
-from . import entries, ledger, schema
+from . import entries, schema
 from .answers import Told
 from .asking import units_of
-from .database import chunks
+from .database import look_up
 from .request import unit_hash
 from .telling import index_of, several
 
@@ -63,10 +63,5 @@ def _record(session: Session, decision_ids: Sequence[str], units: Sequence[str],
 
 def _exposed(session: Session, c: sa.Connection, ts: Sequence[int]) -> set[int]:
     """Those of some decisions that were exposed before."""
-    table, found = schema.exposures, set()
-    for some in chunks(sorted(ts)):
-        numbers = sa.bindparam("some", some, expanding=True, literal_execute=True, type_=sa.BigInteger)
-        found |= {
-            t for (t,) in ledger.fetch(c, sa.select(table.c.t).where(table.c.experiment == session.id, table.c.t.in_(numbers)))
-        }
-    return found
+    table = schema.exposures.c
+    return {t for (t,) in look_up(c, (table.t,), session.id, table.t, ts)}

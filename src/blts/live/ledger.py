@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from .database import chunks
+from .database import chunks, look_up
 from .features import Encoding
 from .learning import Data
 from .schema import contexts, decisions, exposures, rewards
@@ -205,23 +205,21 @@ def standings(connection: sa.Connection, experiment: int, ts: Sequence[int]) -> 
     """The last entries of some decisions."""
     out: dict[int, Standing] = {}
     for some in chunks(sorted(ts)):
-        dense = some[-1] - some[0] < 2 * len(some)
-        chosen = {"first": some[0], "last": some[-1]} if dense else {"some": some}
-        found = fetch(connection, _ENTRIES_BETWEEN if dense else _ENTRIES_OF, {"experiment": experiment} | chosen)
-        for t, kind, reward in found:
+        if some[-1] - some[0] < 2 * len(some):
+            found = fetch(connection, _ENTRIES_BETWEEN, {"experiment": experiment, "first": some[0], "last": some[-1]})
+        else:
+            found = sorted(look_up(connection, _ENTRY, experiment, rewards.c.t, some), key=lambda row: row[:2])
+        for t, _, kind, reward in found:
             out[t] = Standing(kind, reward)
     return out
 
 
-# Built once, for the sake of small requests.
-_ENTRIES = (
-    sa.select(rewards.c.t, rewards.c.kind, rewards.c.reward)
-    .where(rewards.c.experiment == sa.bindparam("experiment"))
+_ENTRY = rewards.c.t, rewards.c.position, rewards.c.kind, rewards.c.reward
+_ENTRIES_BETWEEN = (  # built once, for the sake of small requests
+    sa.select(*_ENTRY)
+    .where(rewards.c.experiment == sa.bindparam("experiment"), rewards.c.t.between(sa.bindparam("first"), sa.bindparam("last")))
     .order_by(rewards.c.t, rewards.c.position)
 )
-_ENTRIES_BETWEEN = _ENTRIES.where(rewards.c.t.between(sa.bindparam("first"), sa.bindparam("last")))
-# Numbers written into the statement, of which there may be more than a statement has parameters.
-_ENTRIES_OF = _ENTRIES.where(rewards.c.t.in_(sa.bindparam("some", expanding=True, literal_execute=True, type_=sa.BigInteger)))
 
 
 def waiting(connection: sa.Connection, experiment: int, arm: int, limit: int, exposed: bool) -> list[int]:

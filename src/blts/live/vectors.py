@@ -10,12 +10,10 @@ import numpy as np
 import sqlalchemy as sa
 
 from . import ledger, schema
-from .database import insert
+from .database import insert, look_up
 
 if TYPE_CHECKING:
     from .session import Policy, Session
-
-LOOKED_UP = 500  # names in one statement
 
 
 class Vectors:
@@ -52,11 +50,8 @@ def insert_vectors(session: Session, c: sa.Connection, vectors: Vectors) -> None
 
 def stored_vectors(session: Session, c: sa.Connection, names: list[str]) -> dict[str, str]:
     """Those of some vectors that are stored, by name."""
-    table, found = schema.vectors, {}
-    for start in range(0, len(names), LOOKED_UP):
-        query = sa.select(table.c.vector, table.c.probabilities)
-        some = query.where(table.c.experiment == session.id, table.c.vector.in_(names[start : start + LOOKED_UP]))
-        found |= dict(ledger.fetch(c, some))
+    table = schema.vectors.c
+    found = dict(look_up(c, (table.vector, table.probabilities), session.id, table.vector, names))
     ledger.check_count("propensity vectors", sum(digest(text) == name for name, text in found.items()), len(found))
     return found
 

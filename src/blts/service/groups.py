@@ -11,6 +11,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 MOST = 1000  # requests of a group
+TURNS = 3  # of the loop, in which an answer is sent and the next request read
 
 
 class Groups(Generic[R, A]):
@@ -55,5 +56,15 @@ class Groups(Generic[R, A]):
                         future.set_exception(answer)
                     else:
                         future.set_result(answer)
+                await self._gather(len(group))
         finally:
             self._task = None
+
+    async def _gather(self, answered: int) -> None:
+        """Let the connections that were just answered come back with other requests, as long as they do: a group of all takes half
+        the transactions of two groups that take turns."""
+        before = -1
+        while before < len(self._waiting) < answered:
+            before = len(self._waiting)
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
