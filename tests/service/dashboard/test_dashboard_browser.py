@@ -87,7 +87,7 @@ def admin(browser, address, service):
 
 
 def until(holds, seconds: float = 60.0):
-    """Wait until something holds; what it is then. What is not there yet, or not any more because another page comes, is waited for."""
+    """Wait until something holds; what it is then. Elements that are not there, because another page loads, are waited for."""
     end = time.monotonic() + seconds
     while True:
         try:
