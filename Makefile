@@ -7,7 +7,7 @@ export XLA_FLAGS ?=
 # Hundreds of processes are started by tests; without bytecode each would parse the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all serve test paper check slow bench outputs clean
+.PHONY: all serve test paper check slow bench outputs matrix clean
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
@@ -37,6 +37,10 @@ bench: $(VENV)/dev
 # What README.md and docs/ show, as the code prints it now.
 outputs: $(VENV)/dev
 	$(BIN)/python tests/documents.py
+
+# The wheel in clean environments with the lowest and the highest versions that it allows.
+matrix:
+	$(PYTHON) .ci/matrix.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache results

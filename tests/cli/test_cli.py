@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import io
 import json
 import pathlib
 import subprocess
 import sys
-import tomllib
 
 import pytest
 
@@ -183,8 +183,9 @@ def test_the_version():
     import blts as package
 
     assert blts("--version") == f"blts {package.__version__}\n"
-    project = tomllib.loads((pathlib.Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
-    assert project["version"] == package.__version__
+    root = pathlib.Path(__file__).resolve().parents[2]
+    assert importlib.metadata.version("blts") == package.__version__
+    assert f"\nversion: {package.__version__}\n" in (root / "CITATION.cff").read_text()
 
 
 def test_what_does_not_fit_into_memory_is_one_sentence(capsys):
