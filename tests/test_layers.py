@@ -21,7 +21,7 @@ LAYERS = (
     ("studies",),
     ("catalogue", "live"),
     ("problems",),
-    ("simulation",),
+    ("simulation", "comparison"),
     ("trace", "leap", "specification", "inference", "wrong_returns"),
     ("loop", "logged"),
     ("agents", "envs"),

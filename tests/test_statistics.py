@@ -8,9 +8,9 @@ from scipy import stats
 
 from blts import statistics
 from blts.errors import ConfigError
-from blts.report.comparing import UNKNOWN, agreement, paired, totals
+from blts.report.comparing import agreement, totals
 from blts.report.growth import growth, last_half, slope
-from blts.statistics import Summary, band, intervals, percentiles, resampled_means, simultaneous, summarise
+from blts.statistics import UNKNOWN, Summary, band, differences, intervals, percentiles, resampled_means, simultaneous, summarise
 
 SIMULATIONS = 2000
 
@@ -154,7 +154,7 @@ def test_one_pair_is_near_the_paired_t_test():
     rng = np.random.default_rng(0)
     common = rng.normal(0, 10, 60)
     x, y = common + rng.normal(0.4, 1, 60), common + rng.normal(0, 1, 60)
-    (found,) = paired([x], [y])
+    (found,) = differences([x], [y])
     test = stats.ttest_rel(x, y)
     ends = test.confidence_interval(0.95)  # type: ignore[attr-defined]
     np.testing.assert_allclose((found.low, found.high), ends, atol=0.02)
@@ -175,12 +175,12 @@ def test_a_column_of_outliers_does_not_widen_the_others():
 
 
 def test_paired_without_spread_is_certain():
-    same, other = paired([np.ones(5), np.full(5, 2.0)], [np.ones(5)] * 2)
+    same, other = differences([np.ones(5), np.full(5, 2.0)], [np.ones(5)] * 2)
     assert (same.p, same.verdict) == (1, UNKNOWN)
     assert (other.p, other.verdict) == (0, "higher")
-    assert paired([], []) == []
+    assert differences([], []) == []
     with pytest.raises(ConfigError, match="the same replications"):
-        paired([np.ones(5)], [np.ones(4)])
+        differences([np.ones(5)], [np.ones(4)])
 
 
 def family(rng: np.random.Generator, n: int = 30, m: int = 12) -> np.ndarray:
@@ -194,7 +194,7 @@ def test_an_interval_excludes_zero_where_its_p_value_says_so_and_nowhere_else():
     told = mutant = 0
     for _ in range(100):
         x = family(rng) + rng.normal(0, 0.8, 12)
-        found = paired(list(x.T), [np.zeros(30)] * 12)
+        found = differences(list(x.T), [np.zeros(30)] * 12)
         assert all((d.p < 0.05) == (d.low > 0 or d.high < 0) == (d.verdict != UNKNOWN) for d in found)
         told += sum(d.verdict != UNKNOWN for d in found)
         low, high = intervals(x)
@@ -219,7 +219,7 @@ def test_a_family_of_intervals_covers_and_intervals_one_by_one_do_not():
 def test_a_family_still_finds_what_one_comparison_finds():
     x = family(np.random.default_rng(0))
     x[:, 3] += 2.0
-    found = paired(list(x.T), [np.zeros(30)] * 12)
+    found = differences(list(x.T), [np.zeros(30)] * 12)
     assert [d.verdict for d in found] == [UNKNOWN] * 3 + ["higher"] + [UNKNOWN] * 8
 
 

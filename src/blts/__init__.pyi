@@ -53,6 +53,9 @@ from .batching import Grid as Grid
 from .batching import Sequential as Sequential
 from .batching import StaticDoubling as StaticDoubling
 from .catalogue import condition as condition
+from .comparison import Comparison as Comparison
+from .comparison import compare as compare
+from .comparison import paired as paired
 from .contexts import Context as Context
 from .dynamics import Dynamics as Dynamics
 from .envs import MDP as MDP
@@ -108,6 +111,7 @@ from .samplers import mala as mala
 from .samplers import sgld as sgld
 from .samplers import ula as ula
 from .simulation import simulate as simulate
+from .statistics import Difference as Difference
 from .trace import Trace as Trace
 
 __version__: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ CHUNK = 250
 """Resamples in one matrix product: 250 rows of weights for 10,000 replications are 20 MB."""
 FAMILY = 10_000
 """Resamples for simultaneous intervals, which need more extreme quantiles."""
+UNKNOWN = "not told apart"
+"""The verdict on a difference whose interval has 0 in it."""
 NO_SPREAD = 0.01
 """A resample whose sd is below this fraction of the sample's is degenerate and cannot be studentised."""
 DEGENERATE = 0.01
@@ -155,6 +157,63 @@ def _balanced(draws: np.ndarray, t: np.ndarray, level: float) -> tuple[np.ndarra
     p = (1 + len(most) - np.searchsorted(most, own, side="left")) / (1 + len(most))
     few = int(np.ceil((1 - level) * (1 + len(most)) - 1))  # how many of the largest ranks may lie above
     return sorted_draws[most[len(most) - few]], p
+
+
+class Difference(NamedTuple):
+    """One of a family of mean differences, ours less the reference's, replication by replication on the same seeds.
+
+    Interval, p-value and verdict come from one procedure: the verdict is whether the interval excludes 0, and the p-value is the
+    least level at which it would.
+    """
+
+    mean: float
+    sd: float
+    se: float
+    n: int
+    low: float
+    high: float
+    """With probability 95 % the intervals of the whole family cover."""
+    p: float
+    """Adjusted for the family: below 0.05 where the interval excludes 0, and only there."""
+
+    @property
+    def verdict(self) -> str:
+        """Whether the first is "higher", "lower" or "not told apart"."""
+        return "higher" if self.low > 0 else "lower" if self.high < 0 else UNKNOWN
+
+    def __repr__(self) -> str:
+        return (
+            f"The difference is {self.mean:.4g}, 95 % interval {self.low:.4g} to {self.high:.4g} "
+            f"(p = {self.p:.2g}, {self.n} replications): {self.verdict}."
+        )
+
+
+def differences(values: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> list[Difference]:
+    """Mean differences on common seeds as one family, with intervals that all cover with probability 95 %.
+
+    Args:
+        values: the numbers of each condition, one per replication.
+        references: those that each is compared with, on the same replications.
+
+    Returns:
+        A difference for each condition.
+
+    >>> import numpy as np
+    >>> from blts.statistics import differences
+    >>> base = np.arange(20.0)
+    >>> [d.verdict for d in differences([base + 3, base], [base, base])]
+    ['higher', 'not told apart']
+    """
+    if not values:
+        return []
+    shapes = {np.shape(x) for x in (*values, *references)}
+    if len(shapes) > 1 or len(values) != len(references):
+        raise ConfigError(f"Paired conditions need the same replications; got arrays of the shapes {sorted(shapes)}.")
+    x = np.stack([np.asarray(a, float) - np.asarray(b, float) for a, b in zip(values, references, strict=True)], axis=1)
+    found = simultaneous(x)
+    columns = zip(found.mean, found.se, found.low, found.high, found.p, strict=True)
+    n = len(x)
+    return [Difference(float(m), float(se * n**0.5), float(se), n, float(a), float(b), float(p)) for m, se, a, b, p in columns]
 
 
 def band(curves: np.ndarray, level: float = LEVEL) -> Band:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,6 +16,15 @@ from numpy.typing import ArrayLike
 from . import diagnosis, statistics
 from .errors import ConfigError
 from .record import Diagnostics, Record
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from xarray import Dataset
+
+    from .drawing.picture import Picture
+
+POINTS = 200  # of a curve in a picture
+FRAMES = 'pip install "blts[frames]"'
 
 
 class RegretBand(NamedTuple):
@@ -208,6 +218,73 @@ class Trace:
         s = self.summary()
         return diagnosis.describe(*(float(s.get(name, math.nan)) for name in ("acceptance", "least", "rhat", "stuck", "ess")))
 
+    def plot(self, scale: str = "linear") -> Picture:
+        """The mean cumulative regret over time, with a band that covers the whole curve with probability 95 %.
+
+        Args:
+            scale: of the time, "linear" or "log", on which logarithmic growth is a straight line.
+
+        Returns:
+            A matplotlib figure, which notebooks show; `savefig("regret.svg")` writes it.
+
+        Raises:
+            ConfigError: matplotlib is not installed, or there are fewer than two replications.
+        """
+        return picture({"mean regret": self}, scale)
+
+    def to_dataframe(self, *, curves: bool = True) -> DataFrame:
+        """The numbers as a table of pandas.
+
+        Args:
+            curves: a row for each replication and recorded round; otherwise a row for each replication.
+
+        Returns:
+            A `DataFrame` with the columns `replication`, `round`, `regret`; or `replication`, `regret`, `reward`, `batches` and
+            `best_share`.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        pandas: Any = needs("pandas", "A data frame", FRAMES)
+        every = np.arange(self.replications)
+        if not curves:
+            columns = {
+                "regret": self.final_regret,
+                "reward": self.mean_reward,
+                "batches": self.batches,
+                "best_share": self.best_share,
+            }
+            return pandas.DataFrame({"replication": every} | columns)
+        rounds = len(self.times)
+        columns = {
+            "replication": np.repeat(every, rounds),
+            "round": np.tile(self.times, self.replications),
+            "regret": self.regret.ravel(),
+        }
+        return pandas.DataFrame(columns)
+
+    def to_xarray(self) -> Dataset:
+        """The numbers as a labelled data set of xarray.
+
+        Returns:
+            A `Dataset`: `regret` by `replication` and `round`, `plays` by `replication` and `action`, and `batches`, `reward` and
+            `best_share` by `replication`.
+
+        Raises:
+            ConfigError: xarray is not installed.
+        """
+        xarray: Any = needs("xarray", "A labelled data set", FRAMES)
+        one = "replication"
+        fields = {
+            "regret": ((one, "round"), self.regret),
+            "plays": ((one, "action"), self.plays),
+            "batches": ((one,), self.batches),
+            "reward": ((one,), self.mean_reward),
+            "best_share": ((one,), self.best_share),
+        }
+        about = {"env": self.env, "agent": self.agent, "batching": self.batching, "horizon": self.horizon}
+        return xarray.Dataset(fields, {"round": self.times, one: np.arange(self.replications)}, about)
+
     def __repr__(self) -> str:
         s = self.summary()
         spread = f" ± {s['regret_sd']:.2f} (standard error {s['regret_se']:.2f})" if self.replications > 1 else ""
@@ -237,3 +314,48 @@ def _same(a: Any, b: Any) -> bool:
 def _standard_error(values: np.ndarray) -> np.ndarray:
     n = values.shape[0]
     return values.std(0, ddof=1) / math.sqrt(n) if n > 1 else np.full(values.shape[1:], math.nan)
+
+
+def picture(traces: Mapping[str, Trace], scale: str) -> Picture:
+    """The mean cumulative regrets of traces over time, with their bands.
+
+    Args:
+        traces: by label.
+        scale: of the time, "linear" or "log".
+
+    Returns:
+        The figure.
+    """
+    if scale not in ("linear", "log"):
+        raise ConfigError(f'scale must be "linear" or "log"; got {scale!r}.')
+    needs("matplotlib", "A picture", 'pip install "blts[report]"')
+    from .drawing import curves
+    from .drawing.picture import drawn
+
+    found = []
+    for label, trace in traces.items():
+        band = trace.band()
+        spaced = np.geomspace if scale == "log" else np.linspace
+        some = np.unique(np.searchsorted(band.times, spaced(band.times[0], band.times[-1], POINTS).round()))
+        found.append(curves.Curve(label, *(column[some].tolist() for column in band)))
+    return drawn(lambda: curves.picture(found, scale, "mean cumulative regret"))
+
+
+def needs(library: str, what: str, install: str) -> Any:
+    """A library that not everybody has installed.
+
+    Args:
+        library: its name.
+        what: needs it.
+        install: how to install it.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise ConfigError(f"{what} needs {library}; install it with: {install}.") from None

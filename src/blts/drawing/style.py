@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from .picture import Picture
+
 # Okabe and Ito's colours, without the yellow that vanishes on white. Dashes and markers tell lines apart in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 DASHES: tuple[Any, ...] = (
@@ -81,14 +83,14 @@ def looks(labels: Sequence[str]) -> dict[str, Look]:
 
 def grid(
     count: int, rows_each: int = 1, *, across: int = ACROSS, panel: tuple[float, float] | None = None
-) -> tuple[Figure, list[list[Axes]]]:
+) -> tuple[Picture, list[list[Axes]]]:
     """A figure with `count` panels, each of `rows_each` axes one below the other; at most `across` beside each other."""
-    from matplotlib.figure import Figure
+    from .picture import Picture
 
     wide = 2 if count == 4 and across == ACROSS else min(count, across)  # no panel alone in its row
     panel = panel or (PANEL if wide > 2 else WIDE)
     deep = -(-count // wide)
-    figure = Figure(figsize=(panel[0] * wide + 0.3, panel[1] * deep * rows_each + 0.1), layout="constrained")
+    figure = Picture(figsize=(panel[0] * wide + 0.3, panel[1] * deep * rows_each + 0.1), layout="constrained")
     spec = figure.add_gridspec(deep * rows_each, wide)
     found = []
     for i in range(count):

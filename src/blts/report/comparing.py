@@ -1,40 +1,20 @@
-"""Comparisons: conditions on common seeds, and numbers that others printed.
+"""Comparisons with numbers that others printed.
 
-Interval, p-value and verdict come from one procedure in each: the verdict is whether the interval excludes 0, and the p-value
-is the least level at which it would.
+Interval, p-value and verdict come from one procedure: the verdict is whether the interval excludes 0, and the p-value is the least
+level at which it would.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from ..errors import ConfigError
-from ..statistics import Summary, simultaneous
+from ..statistics import Summary
 
 AGREES = 0.99
 """A printed mean differs from ours where this interval of the difference, Welch's, excludes 0."""
-UNKNOWN = "not told apart"
-
-
-class Difference(NamedTuple):
-    """One of a family of mean differences, ours less the reference's, replication by replication on the same seeds."""
-
-    mean: float
-    sd: float
-    se: float
-    n: int
-    low: float
-    high: float
-    """With probability 95 % the intervals of the whole family cover."""
-    p: float
-    """Adjusted for the family: below 0.05 where the interval excludes 0, and only there."""
-
-    @property
-    def verdict(self) -> str:
-        return "higher" if self.low > 0 else "lower" if self.high < 0 else UNKNOWN
 
 
 class Agreement(NamedTuple):
@@ -51,31 +31,6 @@ class Agreement(NamedTuple):
     @property
     def verdict(self) -> Literal["agrees", "differs"]:
         return "agrees" if self.low <= 0 <= self.high else "differs"
-
-
-def paired(values: Sequence[np.ndarray], references: Sequence[np.ndarray]) -> list[Difference]:
-    """Mean differences on common seeds as one family, with intervals that all cover with probability 95 %.
-
-    Args:
-        values: the numbers of each condition, a replication each.
-        references: those that each is compared with, on the same replications.
-
-    >>> import numpy as np
-    >>> from blts.report.comparing import paired
-    >>> base = np.arange(20.0)
-    >>> [d.verdict for d in paired([base + 3, base], [base, base])]
-    ['higher', 'not told apart']
-    """
-    if not values:
-        return []
-    shapes = {np.shape(x) for x in (*values, *references)}
-    if len(shapes) > 1 or len(values) != len(references):
-        raise ConfigError(f"Paired conditions need the same replications; got arrays of the shapes {sorted(shapes)}.")
-    x = np.stack([np.asarray(a, float) - np.asarray(b, float) for a, b in zip(values, references, strict=True)], axis=1)
-    found = simultaneous(x)
-    columns = zip(found.mean, found.se, found.low, found.high, found.p, strict=True)
-    n = len(x)
-    return [Difference(float(m), float(se * n**0.5), float(se), n, float(a), float(b), float(p)) for m, se, a, b, p in columns]
 
 
 def agreement(ours: Summary, mean: float, sd: float, n: int) -> Agreement:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ..statistics import Difference
 from ..studies.spec import Condition
-from .comparing import Agreement, Difference, agreement, totals
+from .comparing import Agreement, agreement, totals
 from .outcome import PROBLEM, Measured, Outcome, matches
 from .tables import differences, label_names
 from .words import METRICS, capital, decimals, fixed, interval, listed, metric_of

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .. import diagnosis
-from ..statistics import Summary
-from .comparing import Agreement, Difference, paired
+from ..statistics import Difference, Summary
+from ..statistics import differences as paired_differences
+from .comparing import Agreement
 from .csvs import Row
 from .outcome import Measured, Outcome, Printed
 from .words import Metric, decimals, fixed, interval, metric_of, name_of
@@ -185,7 +186,7 @@ def differences(pairs: Sequence[tuple[Measured, Measured]], metric: str) -> list
     """Pairs of conditions with their differences in a metric, as one family; without those that are not finite."""
     known = [(m, r) for m, r in pairs if metric in m.metrics() and metric in r.metrics()]
     finite = [(m, r) for m, r in known if np.isfinite(m.values(metric)).all() and np.isfinite(r.values(metric)).all()]
-    found = paired([m.values(metric) for m, _ in finite], [r.values(metric) for _, r in finite])
+    found = paired_differences([m.values(metric) for m, _ in finite], [r.values(metric) for _, r in finite])
     return [(m, r, difference) for (m, r), difference in zip(finite, found, strict=True)]
 
 

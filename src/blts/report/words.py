@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from ..statistics import Summary
-from .comparing import Difference
+from ..statistics import Difference, Summary
 
 
 class Metric(NamedTuple):

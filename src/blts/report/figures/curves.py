@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...drawing.labels import end_labels, spread
-from ...drawing.style import band, grid, leftmost, log_ticks, looks, settle
+from ...drawing.curves import Curve, draw_lines, top
+from ...drawing.labels import spread
+from ...drawing.style import grid, leftmost, looks, settle
 from ...statistics import band as band_of
 from ..csvs import Row, column, groups
 from ..outcome import Outcome
@@ -33,31 +34,19 @@ def rows(outcome: Outcome) -> list[Row]:
 
 
 def draw(rows: CsvRows) -> Figure:
-    panels = groups(rows, "panel")
+    panels = {
+        panel: [_curve(label, line) for label, line in groups(found, "line").items()]
+        for panel, found in groups(rows, "panel").items()
+    }
     look = looks([row["line"] for row in rows])
     figure, axes = grid(len(panels), rows_each=2, across=across(rows))
-    tops = [top(found) for found in panels.values()]
+    tops = [top(curves) for curves in panels.values()]
     shared = max(tops) < 3 * max(min(tops), 1e-300)  # panels of one scale are compared at a glance
     marks = []
-    for (panel, found), pair in zip(panels.items(), axes, strict=True):
-        limit = 1.04 * (max(tops) if shared else top(found))
+    for (panel, curves), pair in zip(panels.items(), axes, strict=True):
+        limit = 1.04 * (max(tops) if shared else top(curves))
         for ax, scale in zip(pair, ("linear", "log"), strict=True):
-            ends, words = [], {}
-            for label, line in groups(found, "line").items():
-                t, mean = column(line, "time"), column(line, "mean")
-                band(ax, t, column(line, "low"), column(line, "high"), look[label])
-                ax.plot(t, mean, color=look[label].colour, linestyle=look[label].dash, linewidth=1.5)
-                ends.append((label, t[-1], min(mean[-1], limit)))
-                if mean[-1] > limit:
-                    words[label] = f"{label} ↑ {mean[-1]:.0f}" if mean[-1] >= 100 else f"{label} ↑ {mean[-1]:.3g}"
-            ax.set_xscale(scale)
-            times = column(found, "time")
-            ax.set_xlim((0 if scale == "linear" else min(times)), max(times))
-            ax.set_ylim(min(0.0, min(column(found, "low"))), limit)
-            marks.append((ax, end_labels(ax, ends, look, words)))
-            if scale == "log":
-                log_ticks(ax)
-            ax.set_xlabel(f"round, {scale} scale")
+            marks.append((ax, draw_lines(ax, curves, look, scale, limit)))
         pair[0].set_title(panel)
         for ax in pair if leftmost(pair[0]) else ():
             ax.set_ylabel("mean cumulative regret")
@@ -67,12 +56,8 @@ def draw(rows: CsvRows) -> Figure:
     return figure
 
 
-def top(found: CsvRows) -> float:
-    """The top of a panel: its highest line, unless that is 2.5 times as high as all others, which it would flatten."""
-    highs = sorted(max(column(line, "high")) for line in groups(found, "line").values())
-    while len(highs) > 2 and highs[-1] > 2.5 * highs[-2] > 0:
-        highs.pop()
-    return highs[-1]
+def _curve(label: str, line: CsvRows) -> Curve:
+    return Curve(label, *(column(line, name) for name in ("time", "mean", "low", "high")))
 
 
 def caption(outcome: Outcome) -> str:
