@@ -28,8 +28,6 @@ def command(
     db: Db = None,
 ) -> None:
     """Refresh experiments when they are due, close windows, and keep every version's report. Two workers do no harm."""
-    if sys.platform != "win32":
-        os.nice(NICE)
     library()
     from ..live.worker import Worker
 
@@ -46,6 +44,8 @@ def command(
             if any(done.problem is not None for done in all_done):
                 raise typer.Exit(2)
         else:
+            if sys.platform != "win32":
+                os.nice(NICE)
             say(f"Looking after the experiments of {worker.database.url.render_as_string()} every {every:g} s; Ctrl-C stops.")
             worker.run(every, _say)
 
