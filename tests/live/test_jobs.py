@@ -208,20 +208,20 @@ def test_jobs_keys_and_secrets_are_no_part_of_the_ledger(tmp_path, clock):
 
 def test_a_lease_is_renewed_while_a_job_takes_long(tmp_path, clock):
     experiment, worker, other = made(tmp_path, clock=clock), *(Worker(tmp_path / "blts.db", clock=clock) for _ in range(2))
-    assert worker._lease(experiment)
+    assert worker._lease(experiment.id)
     renewed = threading.Event()
 
     def renew() -> None:
         clock.now += LEASE - 1
-        assert worker._lease(experiment)
+        assert worker._lease(experiment.id)
         if clock.now > 1000 + 3 * LEASE:
             renewed.set()
 
     with leases.renewed(renew, every=0.001):
         assert renewed.wait(60)
-    assert not other._lease(experiment)
+    assert not other._lease(experiment.id)
     clock.now += LEASE + 1
-    assert other._lease(experiment)
+    assert other._lease(experiment.id)
 
 
 def test_a_worker_looks_for_jobs_every_second(tmp_path, monkeypatch):

@@ -198,7 +198,7 @@ def _rewards(rewards: np.ndarray, fitted: np.ndarray | None, *, counts: bool) ->
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(visible=False, axis="x")
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    axes.legend()
+    axes.legend(loc="upper right")
     settle(figure)
     return figure
 
