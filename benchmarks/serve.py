@@ -31,6 +31,7 @@ from rich.table import Table
 from blts.cli.worker import NICE
 from blts.live import reports
 
+from . import first_views
 from .callers import experiment_at
 from .live import postgres
 
@@ -52,7 +53,9 @@ def measure(rounds: int, replications: int, say: Any) -> dict[str, Any]:
             rows += _plain("PostgreSQL", server, folder, say)
             rows += _service("PostgreSQL", server, 1, folder, say)
             rows += _service("PostgreSQL", server, 2, folder, say)
-    return {"serve": rows}
+        million = f"sqlite:///{folder}/million.db"
+        pages = first_views.measure(million, lambda: _serving(["--db", million]), say)
+    return {"serve": rows, "pages": pages}
 
 
 def _plain(database: str, place: str, folder: pathlib.Path, say: Any) -> list[dict[str, Any]]:
@@ -78,10 +81,9 @@ def _service(database: str, url: str, workers: int, folder: pathlib.Path, say: A
 
     experiment = experiment_at(url, "x")
     key = Keys(Database(url)).create("load", "app", rate=1e6, by="benchmarks")[1]
-    port, many = _port(), f"{workers} process{'es' * (workers > 1)}"
-    options = ["serve", "--no-worker", "--port", str(port), "--workers", str(workers), "--db", url]
+    many = f"{workers} process{'es' * (workers > 1)}"
     rows = []
-    with _running([sys.executable, "-m", "blts", *options], port, {}):
+    with _serving(["--no-worker", "--workers", str(workers), "--db", url]) as port:
         if workers == 1:
             say(f"{database}: an empty endpoint …")
             rows.append({"database": database, "what": "an empty endpoint", **_wrk(port, folder, key, path="/healthz")})
@@ -181,6 +183,14 @@ def _port() -> int:
 
 
 @contextlib.contextmanager
+def _serving(options: list[str]) -> Iterator[int]:
+    """`blts serve` with some options, once it is ready: its port."""
+    port = _port()
+    with _running([sys.executable, "-m", "blts", "serve", "--port", str(port), *options], port, {}):
+        yield port
+
+
+@contextlib.contextmanager
 def _running(command: list[str], port: int, environment: dict[str, str]) -> Iterator[None]:
     process = subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.DEVNULL)
     try:
@@ -204,7 +214,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
         table.add_column(name, justify="right", no_wrap=True)
     for row in result["serve"]:
         table.add_row(row["database"], row["what"], f"{row['per_s']:,.0f}", f"{row['p50']:.1f}", f"{row['p99']:.1f}")
-    return [table]
+    return [table, first_views.table(result["pages"])]
 
 
 def _refresh_again_and_again(url: str) -> None:
