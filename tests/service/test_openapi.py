@@ -141,6 +141,7 @@ def test_answers_are_as_the_document_says(service: Served) -> None:
 def test_ten_thousand_answers_are_as_the_document_says(service: Served) -> None:
     sent = run(service, each=int(os.environ.get("BLTS_CASES", "250")))
     assert len(sent) == len(ROUTES) - len(ENDLESS)
+    print(f"{sum(sent.values()):,} cases of {len(sent)} operations")
     assert sum(sent.values()) >= 10_000, sent
 
 
