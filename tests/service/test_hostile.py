@@ -92,6 +92,30 @@ def test_bodies_that_nobody_should_send(service: Served, body: bytes) -> None:
         assert (answer.status_code, after) == (200, before + 1)  # one decision
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "said"),
+    [
+        ("decisions", {"unit": ["ann"]}, "There is no field 'unit'. Did you mean 'units'? Known: n, units, contexts, available."),
+        (
+            "rewards",
+            {"rewards": [{"unit": "ann", "rewards": 1}]},
+            "There is no field 'rewards' at $.rewards[0]. Did you mean 'reward'? Known: reward, decision_id, unit.",
+        ),
+        ("verify", {"x" * 300: 1}, f"There is no field '{'x' * 199}…. Known: none."),
+        ("decisions?limits=3", None, "There is no field 'limits'. Did you mean 'limit'? Known: after, before, limit."),
+    ],
+)
+def test_a_misspelt_field_is_answered_with_the_names_of_the_fields(service: Served, path: str, body: Any, said: str) -> None:
+    method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
+    assert service.refused(ADMIN, method, f"{MAIL}/{path}", 422, **sent) == said
+
+
+def test_a_misspelt_setting_of_a_new_experiment_is_answered_with_the_names_of_the_settings(service: Served) -> None:
+    body = {"name": "new", "specification": {"arms": ["A", "B"], "model": "conversions", "burnin": 5}}
+    said = service.refused(ADMIN, "POST", "/v1/experiments", 422, json=body)
+    assert said.startswith("There is no field 'burnin' at $.specification. Did you mean 'burn_in'? Known: arms, model, sampler, ")
+
+
 def test_a_field_that_is_given_twice_counts_once(service: Served) -> None:
     answer = checked(service.call(APP, "POST", f"{MAIL}/decisions", content=b'{"n": 5, "n": 2}', headers=JSON))
     assert len(answer.json()["decisions"]) == 2

@@ -291,6 +291,20 @@ def test_keys_that_cannot_be(service: Served, changed: dict[str, Any]) -> None:
     service.refused(ADMIN, "POST", "/v1/keys", 422, json={"name": "x", "role": "app"} | changed)
 
 
+def test_a_key_that_is_asked_for_again_is_the_same_key(service: Served) -> None:
+    body, again = {"name": "twice", "role": "app", "rate": 5.0}, {"Idempotency-Key": "made once"}
+    first, second = (service.done(ADMIN, "POST", "/v1/keys", 201, json=body, headers=again) for _ in range(2))
+    assert first == second
+    assert [row["name"] for row in service.done(ADMIN, "GET", "/v1/keys?limit=1000")["rows"]].count("twice") == 1
+    service.done(first["secret"], "POST", f"{MAIL}/decisions", json={})
+    said = service.refused(ADMIN, "POST", "/v1/keys", 409, json=body | {"role": "admin"}, headers=again)
+    assert said == "The request 'made once' was for another key; take another id."
+    other = service.done(service.key(ADMIN), "POST", "/v1/keys", 201, json=body, headers=again)
+    assert other["secret"] != first["secret"]  # request ids of somebody else find nothing
+    assert service.done(ADMIN, "POST", "/v1/keys", 201, json=body)["secret"] != first["secret"]
+    service.refused(ADMIN, "POST", "/v1/keys", 422, json=body, headers={"Idempotency-Key": "x" * 300})
+
+
 def test_a_key_for_some_experiments_has_power_over_keys_for_those_alone(service: Served) -> None:
     key = service.key(ADMIN, experiments=["mail", "site"])
     for wider in (None, ["other"], ["mail", "other"]):

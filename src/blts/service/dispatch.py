@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from ..errors import BltsError
 from ..live import Experiment
-from . import cors, limits
+from . import cors, fields, limits
 from .keys import Key
 from .problems import DETAILS, Kind, Problem, Shape, no_experiment, problem_of
 from .roles import Permission, Role, may, roles_with
@@ -162,9 +162,9 @@ async def _respond(call: Call, decoder: Any) -> Response:
     if route.needs_experiment:
         await call.find_experiment()
     if decoder is not None:
-        call.body = read(decoder.decode, await _body(request))
+        call.body = read(decoder.decode, await _body(request), decoder.type)
     if route.query is not None:
-        call.query = read(lambda given: msgspec.convert(given, route.query, strict=False), _query(request))
+        call.query = read(lambda given: msgspec.convert(given, route.query, strict=False), _query(request), route.query)
     if route.streams and request.method == "HEAD":
         return Response(media_type=route.media_type)
     answer = await route.handler(call)
@@ -200,7 +200,7 @@ async def _known(service: Service, text: str) -> Key | None:
     return service.keys.known(text) if service.keys.is_read(text) else await service.run(service.keys.known, text)
 
 
-def read(decode: Callable[[Any], T], given: Any) -> T:
+def read(decode: Callable[[Any], T], given: Any, type_: type) -> T:
     """What a caller sent, as the type that a route takes.
 
     Raises:
@@ -209,7 +209,7 @@ def read(decode: Callable[[Any], T], given: Any) -> T:
     try:
         return decode(given)
     except msgspec.ValidationError as error:
-        raise Problem(Kind.refused, f"{str(error).rstrip('.')}.") from None
+        raise Problem(Kind.refused, fields.sentence(str(error), type_)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(Kind.unreadable, f"The body is not JSON that can be read: {str(error).rstrip('.')}.") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import json
@@ -84,6 +85,7 @@ class Keys:
         origins: Sequence[str] = (),
         rate: float | None = None,
         expires_at: float | None = None,
+        request_id: str | None = None,
         by: str,
     ) -> tuple[Key, str]:
         """Make a key.
@@ -95,6 +97,7 @@ class Keys:
             origins: pages from which browsers may use it, such as https://shop.example.
             rate: requests a second.
             expires_at: seconds since 1970.
+            request_id: makes a repetition harmless: the same request of the same maker again is the same key.
             by: who makes it.
 
         Returns:
@@ -102,6 +105,7 @@ class Keys:
 
         Raises:
             ConfigError: it cannot be such a key.
+            Conflict: the request id was for another key.
         """
         check_text("A key's name", name, 100)
         if role not in list(Role):
@@ -117,7 +121,7 @@ class Keys:
         now = self._clock()
         if expires_at is not None and not now < expires_at < 1e11:
             raise ConfigError("expires_at must be a time to come, in seconds since 1970.")
-        key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+        key_id, secret = self._drawn(by, request_id)
         row = {
             "id": key_id,
             "hash": _hash(secret),
@@ -131,8 +135,25 @@ class Keys:
             "expires_at": expires_at,
         }
         with self._database.write() as c:
+            if request_id is not None:
+                if not self._database.sqlite:  # two repetitions at once
+                    c.exec_driver_sql(f"SELECT pg_advisory_xact_lock({schema.LOCK})")
+                before = c.execute(sa.select(schema.keys).where(schema.keys.c.id == key_id)).first()
+                if before is not None:
+                    if any(getattr(before, name) != value for name, value in row.items() if name != "created_at"):
+                        raise Conflict(f"The request {shown(request_id)} was for another key; take another id.")
+                    return _key(before), f"blts_{key_id}_{secret}"
             c.execute(sa.insert(schema.keys).values(**row))
         return self.find(key_id), f"blts_{key_id}_{secret}"
+
+    def _drawn(self, by: str, request_id: str | None) -> tuple[str, str]:
+        """The id and the secret of a new key: random, or such that a repetition finds them again, though the secret is not stored."""
+        if request_id is None:
+            return secrets.token_hex(4), secrets.token_urlsafe(32)
+        check_text("Idempotency-Key", request_id)
+        text = json.dumps([by, request_id]).encode()
+        own_id, secret = (hmac.new(self.secret, b"new key " + part + text, hashlib.sha256) for part in (b"id\x00", b"secret\x00"))
+        return own_id.hexdigest()[:8], base64.urlsafe_b64encode(secret.digest()).decode().rstrip("=")
 
     def all(self) -> list[Key]:
         """Every key there has been, oldest first."""

@@ -27,7 +27,7 @@ async def listed(call: Call) -> Keys:
 
 
 async def create(call: Call) -> Reply:
-    """Make a key. The answer has its secret, which is not stored."""
+    """Make a key. The answer has its secret, which is not stored; the same request with the same Idempotency-Key is the same key."""
     body: NewKey = call.body
     if not _is_within(call.key, body.experiments):
         raise Problem(Kind.forbidden, "This key is for some experiments; name those of them that the new key is for.")
@@ -39,6 +39,7 @@ async def create(call: Call) -> Reply:
         origins=body.origins,
         rate=body.rate,
         expires_at=body.expires_at,
+        request_id=call.request_id,
         by=call.key.actor,
     )
     return Reply(MadeKey(Key.of(key), secret), 201)
@@ -60,6 +61,6 @@ async def revoke(call: Call) -> Key:
 ADMINISTER, AGAIN = Permission.administer, (Kind.conflict,)
 ROUTES = (
     Route("GET", "/v1/keys", ADMINISTER, listed, "List keys", Keys, query=Listing),
-    Route("POST", "/v1/keys", ADMINISTER, create, "Make a key", MadeKey, NewKey, status=201),
+    Route("POST", "/v1/keys", ADMINISTER, create, "Make a key", MadeKey, NewKey, status=201, headers=("Idempotency-Key",)),
     Route("POST", "/v1/keys/{key}/revoke", ADMINISTER, revoke, "Revoke a key", Key, problems=AGAIN),
 )
