@@ -299,7 +299,8 @@ def test_a_key_that_is_asked_for_again_is_the_same_key(service: Served) -> None:
     service.done(first["secret"], "POST", f"{MAIL}/decisions", json={})
     said = service.refused(ADMIN, "POST", "/v1/keys", 409, json=body | {"role": "admin"}, headers=again)
     assert said == "The request 'made once' was for another key; take another id."
-    other = service.done(service.key(ADMIN), "POST", "/v1/keys", 201, json=body, headers=again)
+    own = service.key(ADMIN, experiments=["mail"])
+    other = service.done(own, "POST", "/v1/keys", 201, json=body | {"experiments": ["mail"]}, headers=again)
     assert other["secret"] != first["secret"]  # request ids of somebody else find nothing
     assert service.done(ADMIN, "POST", "/v1/keys", 201, json=body)["secret"] != first["secret"]
     service.refused(ADMIN, "POST", "/v1/keys", 422, json=body, headers={"Idempotency-Key": "x" * 300})

@@ -147,7 +147,7 @@ class Keys:
         return self.find(key_id), f"blts_{key_id}_{secret}"
 
     def _drawn(self, by: str, request_id: str | None) -> tuple[str, str]:
-        """The id and the secret of a new key: random, or such that a repetition finds them again, though the secret is not stored."""
+        """The id and the secret of a new key: random, or such that a repetition has the same, though no secret is stored."""
         if request_id is None:
             return secrets.token_hex(4), secrets.token_urlsafe(32)
         check_text("Idempotency-Key", request_id)

@@ -27,7 +27,8 @@ async def listed(call: Call) -> Keys:
 
 
 async def create(call: Call) -> Reply:
-    """Make a key. The answer has its secret, which is not stored; the same request with the same Idempotency-Key is the same key."""
+    """Make a key. The answer has its secret, which is not stored. The same request with the same Idempotency-Key is the same
+    key."""
     body: NewKey = call.body
     if not _is_within(call.key, body.experiments):
         raise Problem(Kind.forbidden, "This key is for some experiments; name those of them that the new key is for.")
