@@ -14,6 +14,7 @@ from blts.live.database import Database
 from blts.live.worker import Worker
 from blts.service.app import build
 from blts.service.keys import Keys
+from blts.service.patience import Protocol
 from blts.service.roles import Role
 from blts.service.settings import Settings
 from blts.service.state import Service
@@ -31,7 +32,7 @@ def key_of(url: str, role: Role, **options: object) -> str:
 def running(url: str, port: int = 0) -> Iterator[str]:
     """A service of a database; its address. Another one at the same port is the same service, started again."""
     server = uvicorn.Server(
-        uvicorn.Config(build(Service(Settings(db=url), Database(url))), log_level="error", lifespan="on", ws="none")
+        uvicorn.Config(build(Service(Settings(db=url), Database(url))), log_level="error", lifespan="on", ws="none", http=Protocol)
     )
     with socket.create_server(("127.0.0.1", port)) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="service")

@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from blts.live import reports, schema
 from blts.live.metrics.definition import Metric
 from blts.service import events as events_module
 from blts.service.api import experiments
@@ -74,10 +76,22 @@ def test_status_and_report(service: Served) -> None:
     report = service.done(READER, "GET", f"{MAIL}/report?fresh=true")
     assert (report["decisions"], report["rewards"]) == (25, 20)
     assert "stored" in service.refused(READER, "GET", f"{MAIL}/report?version=1", 422)
-    from blts.live import reports
-
     reports.keep(experiment)
     assert service.done(READER, "GET", f"{MAIL}/report?version=1")["decisions"] == 25
+
+
+def test_a_stored_report_that_was_changed_is_said_to_be(service: Served) -> None:
+    mail, table = experiment_in(service.service.database), schema.reports
+    with service.service.database.write() as c:
+        (before,) = c.execute(sa.select(table.c.report).where(table.c.experiment == mail.id)).scalars()
+        c.execute(sa.update(table).values(report="{}"))
+    said = service.refused(READER, "GET", f"{MAIL}/report?version=1", 500)
+    assert said == (
+        "The database was changed outside of blts: the stored report of version 1 is not as it was written; "
+        "see: blts experiment verify mail."
+    )
+    with service.service.database.write() as c:
+        c.execute(sa.update(table).values(report=before))
 
 
 def every_page(service: Served, path: str, cursor: str, first: str, limit: int) -> list[dict[str, Any]]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import socket
 import sqlite3
 import subprocess
 import sys
+import time
 
 import pytest
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from blts.cli import app
 from blts.errors import BltsError
 from blts.live.database import Database
+from blts.service.app import build
 from blts.service.keys import Keys
+from blts.service.server import alone_at
+from blts.service.settings import Settings
+from blts.service.state import Service
+from served import experiment_in
 
 RUN = CliRunner()
 
@@ -58,6 +66,34 @@ def test_a_port_that_is_taken() -> None:
         port = str(taken.getsockname()[1])
         assert "take another --host or --port" in refused("serve", "--port", port)
     assert Keys(Database("blts.db")).all() == [], "no key is made that nobody has seen"
+
+
+def test_a_second_service_on_one_file_is_announced(tmp_path: pathlib.Path) -> None:
+    said: list[str] = []
+    with alone_at(str(tmp_path / "a.db"), said.append), alone_at(str(tmp_path / "b.db"), said.append), alone_at(None, said.append):
+        assert said == []
+        with alone_at(str(tmp_path / "a.db"), said.append):
+            (sentence,) = said
+            assert sentence.startswith(f"Another blts serve uses {tmp_path / 'a.db'}, ")
+            assert sentence.endswith("PostgreSQL is for several processes.")
+    assert list(tmp_path.iterdir()) == []
+    with alone_at(str(tmp_path / "a.db"), said.append):  # the first one ended
+        assert len(said) == 1
+
+
+def test_why_the_first_requests_wait_is_said() -> None:
+    said: list[str] = []
+    with contextlib.closing(Database("blts.db")) as database:
+        experiment_in(database).stop()
+        experiment_in(database, "site").stop()
+    service = Service(Settings(db="blts.db"))
+    with TestClient(build(service, said.append)):
+        for _ in range(1000):
+            if service.is_ready:
+                break
+            time.sleep(0.01)
+    assert said[0] == "Compiling the programs of 2 experiments; until then the first requests wait, and /readyz says so …"
+    assert said[1].startswith("Ready, after ")
 
 
 def test_beyond_loopback_there_must_be_keys() -> None:

@@ -48,7 +48,7 @@ class Client(threading.Thread):
             self.told[decision["id"]] = reward
 
     def until_answered(self, path: str, body: Any) -> Any:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
             try:
                 status, answer = self.process.call("POST", path, self.key, body)
@@ -60,7 +60,7 @@ class Client(threading.Thread):
                 self.failed = f"{status}: {answer}"
                 return None
             time.sleep(0.02)
-        self.failed = "no answer in two minutes"
+        self.failed = "no answer in ten minutes"
         return None
 
 
@@ -90,6 +90,17 @@ def _told() -> Any:
     return sa.select(table.c.t, sa.func.count(), sa.func.max(table.c.reward)).group_by(table.c.t)
 
 
+def wait_for_answers(running: list[Client], more: float) -> None:
+    """Wait until so many more requests are answered, however fast this machine is; or for two minutes."""
+
+    def answered() -> int:
+        return sum(len(client.decided) + len(client.told) for client in running)
+
+    goal, deadline = answered() + more, time.monotonic() + 120
+    while answered() < goal and time.monotonic() < deadline and any(client.is_alive() for client in running):
+        time.sleep(0.005)
+
+
 def killed(url: str, clients: int, units: int, kills: int) -> list[Client]:
     """Run clients while the service, and between that its worker, are killed and started again."""
     experiment_in(url, refresh_rewards=50).close()
@@ -101,7 +112,10 @@ def killed(url: str, clients: int, units: int, kills: int) -> list[Client]:
         client.start()
     try:
         for _ in range(kills):
-            time.sleep(chance.uniform(0.05, 1.0))
+            if chance.random() < 0.25:  # while it starts
+                time.sleep(chance.uniform(0.05, 1.0))
+            else:
+                wait_for_answers(running, chance.uniform(0.0, 1.6) * 2 * clients * units / kills)
             if chance.random() < 0.3:
                 process.kill_worker()
                 time.sleep(chance.uniform(0.0, 0.5))

@@ -113,7 +113,7 @@ def _read(c: sa.Connection, row: DbRow) -> Conclusions:
     """The conclusions of a stored report; where it was changed, a sentence that says so instead of a recommendation."""
     stored = c.execute(sa.select(_reports).where(_reports.c.experiment == row.id, _reports.c.version == row.report)).one()
     try:
-        report = reports.read(row.code, stored)
+        report = reports.read(row.code, row.name, stored)
     except StoreError as error:  # one experiment's trouble is not that of the others
         return _conclusions(row.report, {"recommendation": str(error)})
     found = _conclusions(row.report, report)

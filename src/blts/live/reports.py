@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from ..compilation import give_back_memory
-from ..errors import ConfigError, StoreError, whole
+from ..errors import ConfigError, whole
 from . import schema
+from .damage import Damaged
 
 if TYPE_CHECKING:
     from .experiment import Experiment
@@ -58,7 +59,7 @@ def report(experiment: Experiment) -> dict[str, Any]:
         stored = _row(c, experiment.id, None) if row.t > FRESH else None
     if stored is None:
         return fresh(experiment)
-    found = read(experiment.code, stored)
+    found = read(experiment.code, experiment.name, stored)
     found["as_of"]["later_entries"] = row.entries - found["as_of"]["entries"]
     return found
 
@@ -70,20 +71,20 @@ def kept(experiment: Experiment, version: int) -> dict[str, Any]:
         row = _row(c, experiment.id, version)
     if row is None:
         raise ConfigError(f"No report of version {version} is stored; the worker stores them: blts worker.")
-    return read(experiment.code, row)
+    return read(experiment.code, experiment.name, row)
 
 
 def last(experiment: Experiment) -> dict[str, Any] | None:
     """The report that was stored last; None where there is none."""
     with experiment.database.read() as c:
         row = _row(c, experiment.id, None)
-    return None if row is None else read(experiment.code, row)
+    return None if row is None else read(experiment.code, experiment.name, row)
 
 
-def read(code: str, row: Any) -> dict[str, Any]:
-    """The report in a row of theirs, of the experiment with this code (`StoreError` where it was changed)."""
+def read(code: str, name: str, row: Any) -> dict[str, Any]:
+    """The report in a row of theirs, of the experiment with this code and name (`Damaged` where it was changed)."""
     if digest(code, row.version, row.report, row.at) != row.digest:
-        raise StoreError(f"The stored report of version {row.version} was changed; run: blts experiment verify.")
+        raise Damaged(f"the stored report of version {row.version} is not as it was written", name)
     return json.loads(row.report)
 
 

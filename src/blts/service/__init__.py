@@ -8,9 +8,9 @@ How one request travels, and which file each step is in:
    The OpenAPI document (`openapi`) is made from it.
 3. `app` has one resource for each path: its routes by method, and OPTIONS (`cors` says which pages of other sites may send what).
    `dispatch` takes a request through the same steps for every route: whose key it is (`keys`), whether there are too many of them
-   (`limits`), whether it may see the experiment, and what the body says (`bodies`; `fields` names those that one may
-   have). Whatever goes wrong is one `problem`, and every
-   request is counted for /metrics (`counts`).
+   (`limits`), whether it may see the experiment, and what the body says (`bodies`; `fields` has their names for who misspelt one).
+   `patience` ends requests that come too slowly. Whatever goes wrong is one `problem`, and every request is counted for /metrics
+   (`counts`).
 4. A handler in `api/` calls a method of `blts.live.Experiment` in a thread (`state` keeps the experiments that are open). Asks of
    many connections share a transaction (`groups`), and units that have a decision get it from memory (`blts.live.repeats`).
 5. The answer, made of the types in `answers`, is encoded. Nothing is answered before it is stored.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from starlette.applications import Starlette
@@ -36,11 +37,12 @@ TURN = 0.0005
 would wait for the loop that reads requests ten times as long each time with Python's own 5 ms."""
 
 
-def build(service: Service) -> Starlette:
+def build(service: Service, say: Callable[[str], None] = log.info) -> Starlette:
     """The application of a service.
 
     Args:
         service: what its requests share.
+        say: is told why the first requests wait, and when they do not any more.
 
     Returns:
         An ASGI application.
@@ -49,7 +51,7 @@ def build(service: Service) -> Starlette:
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         at_the_end(service.events.close)
-        warming = asyncio.create_task(_warm(service))
+        warming = asyncio.create_task(_warm(service, say))
         try:
             yield
         finally:
@@ -72,12 +74,17 @@ def build(service: Service) -> Starlette:
 def from_environment() -> Starlette:
     """The application of a process that another one started with its settings in the environment."""
     sys.setswitchinterval(TURN)
-    return build(Service(Settings.from_environment()))
+    return build(Service(Settings.from_environment()), lambda line: print(line, flush=True))
 
 
-async def _warm(service: Service) -> None:
+async def _warm(service: Service, say: Callable[[str], None]) -> None:
+    began = time.monotonic()
     try:
+        if names := await service.run(service.database.names):
+            many = f"{len(names)} experiments" if len(names) > 1 else "one experiment"
+            say(f"Compiling the programs of {many}; until then the first requests wait, and /readyz says so …")
         await service.warm()
+        say(f"Ready, after {time.monotonic() - began:.1f} s.")
     except Exception:
         log.exception("Compiling ahead failed; first requests will wait for it")
         service.is_ready = True

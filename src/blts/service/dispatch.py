@@ -16,6 +16,7 @@ from ..errors import BltsError
 from ..live import Experiment
 from . import cors, fields, limits
 from .keys import Key
+from .patience import body_of
 from .problems import DETAILS, Kind, Problem, Shape, no_experiment, problem_of
 from .roles import Permission, Role, may, roles_with
 from .state import Opened, Service
@@ -218,17 +219,7 @@ async def _body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Problem(Kind.media_type, "Send the body as JSON, with Content-Type: application/json.")
-    too_large = Problem(Kind.too_large, f"A request has at most {limits.BODY:,} bytes; send several.")
-    length = request.headers.get("content-length", "0")
-    if length.isdecimal() and (len(length) > 15 or int(length) > limits.BODY):
-        raise too_large
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limits.BODY:
-            raise too_large
-        chunks.append(chunk)
-    return b"".join(chunks) or b"{}"  # where nothing must be said
+    return await body_of(request, "A request") or b"{}"  # where nothing must be said
 
 
 def _query(request: Request) -> dict[str, str]:

@@ -90,7 +90,7 @@ class Errors(Shape):
 
     def status(self, kind: Kind) -> int:
         """One that clients of the protocol know."""
-        return 400 if kind in (Kind.refused, Kind.too_large, Kind.media_type) else kind.status
+        return 400 if kind in (Kind.refused, Kind.too_slow, Kind.too_large, Kind.media_type) else kind.status
 
     def response(self, problem: Problem, request: Request) -> Response:
         """With the key of the flag, where one was asked for."""
@@ -101,7 +101,7 @@ class Errors(Shape):
 def _code(problem: Problem) -> str:
     if isinstance(problem, NoTarget):
         return "TARGETING_KEY_MISSING"
-    if problem.kind in (Kind.unreadable, Kind.too_large, Kind.media_type):
+    if problem.kind in (Kind.unreadable, Kind.too_slow, Kind.too_large, Kind.media_type):
         return "PARSE_ERROR"
     return {Kind.refused: "INVALID_CONTEXT", Kind.not_found: "FLAG_NOT_FOUND"}.get(problem.kind, "GENERAL")
 

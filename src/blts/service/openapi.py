@@ -14,7 +14,7 @@ from .problems import DETAILS, Kind, Shape
 from .roles import roles_with
 
 _PROBLEMS_OF_KEYS = (Kind.no_key, Kind.forbidden, Kind.too_many)
-_PROBLEMS_OF_BODIES = (Kind.unreadable, Kind.too_large, Kind.media_type)
+_PROBLEMS_OF_BODIES = (Kind.unreadable, Kind.too_slow, Kind.too_large, Kind.media_type)
 
 
 def document(routes: tuple[Route, ...]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     forbidden = "forbidden", 403, "This key may not do that"
     not_found = "not-found", 404, "There is no such thing"
     method = "method", 405, "The method does not fit"
+    too_slow = "too-slow", 408, "The request came too slowly"
     conflict = "conflict", 409, "This contradicts what was said before"
     stale = "stale", 412, "It changed meanwhile"
     too_large = "too-large", 413, "The request is too large"

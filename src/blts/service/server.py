@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
 import socket
 import subprocess
 import sys
@@ -11,9 +12,15 @@ from collections.abc import Callable, Iterator
 
 import uvicorn
 
+try:
+    import fcntl
+except ModuleNotFoundError:  # Windows
+    fcntl = None
+
 from ..errors import ConfigError
 from ..live.database import Database
 from .keys import Keys
+from .patience import Protocol
 from .sessions import login_link
 from .settings import Settings
 
@@ -46,9 +53,10 @@ def serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
         say(f"API key (admin), shown this once: {text}")
     say(f"Dashboard, by a link that is good for ten minutes: {login_link(settings, keys)}")
     say(f"HTTP API: {settings.address}/v1 · database: {database.url.render_as_string()} · Ctrl-C stops.")
+    place = database.url.database if database.sqlite else None
     database.close()
     settings.to_environment()
-    with _worker(settings) if worker else contextlib.nullcontext():
+    with alone_at(place, say), _worker(settings) if worker else contextlib.nullcontext():
         uvicorn.run(
             "blts.service.app:from_environment",
             factory=True,
@@ -60,7 +68,34 @@ def serve(settings: Settings, worker: bool, say: Callable[[str], None]) -> None:
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=GRACE,
+            http=Protocol,
+            ws="none",
         )
+
+
+@contextlib.contextmanager
+def alone_at(place: str | None, say: Callable[[str], None]) -> Iterator[None]:
+    """Say so where another service uses the same SQLite file; this one may go on.
+
+    Args:
+        place: the file; None where it is no file.
+        say: is told.
+    """
+    if place is None or fcntl is None:
+        yield
+        return
+    lock = pathlib.Path(f"{place}-serve")
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say(f"Another blts serve uses {place}, and writes of one wait for the other's; PostgreSQL is for several processes.")
+            yield
+            return
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def check_free(settings: Settings) -> None:

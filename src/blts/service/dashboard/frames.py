@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from ... import registry
 from ...live import Experiment, reports
 from ...live.features import Feature
 from ..state import Opened
@@ -43,8 +44,26 @@ def facts_now(experiment: Experiment, now: float) -> Facts:
         report["as_of"]["later_entries"] = status["entries"] - report["as_of"]["entries"]
     if experiment.spec.features:
         status["example_context"] = {feature.name: _example(feature) for feature in experiment.spec.features}
+    status["rewards_in_words"] = _rewards_in_words(experiment)
     unit = "rate" if experiment.session.single_model.support == "binary" else "number"
     return Facts(status, report, unit, now)
+
+
+def _rewards_in_words(experiment: Experiment) -> str:
+    """What is rewarded, as people say it, and the model's name; of a model of somebody's own, that alone."""
+    part = experiment.spec.model
+    if part.is_own or part.name is None:
+        return part.words
+    summary = registry.find("model", part.name).summary.rstrip(".").removeprefix("Rewards ")
+    options = [f"{name.replace('_', ' ')} {_number(value)}" for name, value in part.options.items()]
+    return f"{summary[:1].upper()}{summary[1:]} ({', '.join([part.said or part.name, *options])})"
+
+
+def _number(value: Any) -> str:
+    """An option of a model; equal numbers of a list are written once."""
+    if isinstance(value, list | tuple) and len(set(value)) == 1:
+        return f"{_number(value[0])} for each feature"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _example(feature: Feature) -> float | str | bool:

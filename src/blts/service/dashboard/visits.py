@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...errors import BltsError
 from .. import limits, sessions
+from ..patience import body_of
 from ..problems import Kind, Problem, no_experiment, problem_of
 from ..roles import Permission, may
 from ..state import Opened, Service
@@ -193,15 +194,9 @@ async def _form(request: Request) -> dict[str, str]:
     """The fields of a form; of one that comes twice the last."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Problem(Kind.forbidden, "Forms of other sites are refused.")
-    too_large = Problem(Kind.too_large, f"A form has at most {limits.BODY:,} bytes.")
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limits.BODY:
-            raise too_large
-        chunks.append(chunk)
+    sent = await body_of(request, "A form")
     try:
-        return dict(parse_qsl(b"".join(chunks).decode(), keep_blank_values=True, max_num_fields=100, errors="strict"))
+        return dict(parse_qsl(sent.decode(), keep_blank_values=True, max_num_fields=100, errors="strict"))
     except ValueError:
         raise Problem(Kind.unreadable, "The form cannot be read.") from None
 

@@ -206,7 +206,7 @@ def _settings(facts: Facts) -> list[tuple[str, str, str | None]]:
     s = facts.status
     silence = "is left out" if s["default_reward"] is None else f"counts as {s['default_reward']:g}"
     rows: list[tuple[str, Any, str | None]] = [
-        ("Rewards", s["model"], None),
+        ("Rewards", s["rewards_in_words"], None),
         ("Prior", s["prior"], "posterior"),
         ("Sampler", s["sampler"], None),
         ("Batches", s["batching"], "batch"),

@@ -1,0 +1,86 @@
+"""How long the service waits for a client that sends or reads slowly; without an end a few of them could hold every connection."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+
+from . import limits
+from .problems import Kind, Problem
+
+if TYPE_CHECKING:
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol as AutoHTTPProtocol
+else:
+    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+
+HEAD = 15.0  # seconds for the first line and the headers of a request
+BODY = 30.0  # seconds for its body
+READING = 60.0  # seconds for which a client may read nothing of an answer that waits for it
+
+
+async def body_of(request: Request, what: str) -> bytes:
+    """The body of a request.
+
+    Args:
+        request: whose.
+        what: what it is called in a sentence, with its article.
+
+    Returns:
+        Its bytes.
+
+    Raises:
+        Problem: it is too large, or comes too slowly.
+    """
+    too_large = Problem(Kind.too_large, f"{what} has at most {limits.BODY:,} bytes; send several.")
+    length = request.headers.get("content-length", "0")
+    if length.isdecimal() and (len(length) > 15 or int(length) > limits.BODY):
+        raise too_large
+    chunks, size = [], 0
+    try:
+        async with asyncio.timeout(BODY):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > limits.BODY:
+                    raise too_large
+                chunks.append(chunk)
+    except TimeoutError:
+        said = f"{what} must arrive within {BODY:g} seconds; send it again."
+        raise Problem(Kind.too_slow, said, {"Connection": "close"}) from None
+    return b"".join(chunks)
+
+
+class Protocol(AutoHTTPProtocol):
+    """uvicorn's own protocol, which waits for ever for headers and for readers, with an end to that."""
+
+    _waits: asyncio.TimerHandle | None = None
+    _reads: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._waits = self.loop.call_later(HEAD, self.transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:  # the headers are there
+            self._waits = _ended(self._waits)
+        elif self._waits is None:
+            self._waits = self.loop.call_later(HEAD, self.transport.abort)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reads = self._reads or self.loop.call_later(READING, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._reads = _ended(self._reads)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._waits, self._reads = _ended(self._waits), _ended(self._reads)
+        super().connection_lost(exc)
+
+
+def _ended(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
