@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -226,6 +227,18 @@ def test_paths(service: Served, path: str) -> None:
     answer = checked(service.call(ADMIN, "GET", path, follow_redirects=False))
     assert answer.status_code == 404
     assert "site" not in answer.json()["detail"] or "site" in path
+
+
+@pytest.mark.parametrize("name", ["shop/front", "/", "a/b%2Fc/", "../mail"])
+def test_names_with_slashes_are_reached(service: Served, name: str) -> None:
+    experiment_in(service.service.database, name)
+    for slash in ("%2F", "%2f"):
+        at = f"/v1/experiments/{quote(name, safe='').replace('%2F', slash)}"
+        assert service.done(ADMIN, "GET", at)["name"] == name
+        assert len(service.done(APP, "POST", f"{at}/decisions", json={"n": 2})["decisions"]) == 2
+    other = service.key(APP, experiments=["mail"])
+    assert "no experiment" in service.refused(other, "POST", f"{at}/decisions", 404, json={})
+    service.refused(ADMIN, "POST", "/v1/experiments", 422, json={"name": name, "specification": {"arms": [], "model": "counts"}})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ How one request travels, and which file each step is in:
    `settings` are what the command line and the environment say.
 2. `routes` is a table: method, path, the role that a caller needs, the types of the body, the query and the answer, the handler.
    The OpenAPI document (`openapi`) is made from it.
-3. `app` has one resource for each path: its routes by method, and OPTIONS (`cors` says which pages of other sites may send what).
+3. `app` has one resource for each path: its routes by method, and OPTIONS (`cors` says which pages of other sites may send what;
+   `slashes` lets names have some).
    `dispatch` takes a request through the same steps for every route: whose key it is (`keys`), whether there are too many of them
    (`limits`), whether it may see the experiment, and what the body says (`bodies`; `fields` has their names for who misspelt one).
    `patience` ends requests that come too slowly. Whatever goes wrong is one `problem`, and every request is counted for /metrics

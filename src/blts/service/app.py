@@ -18,7 +18,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import shown
-from . import cors
+from . import cors, slashes
 from .dashboard.routes import routes as pages
 from .dashboard.visits import missing
 from .dispatch import Route, endpoint
@@ -122,6 +122,7 @@ class Resource:
         self._shared = [route.method for route in routes if route.is_traffic]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        slashes.shown(scope)
         request = Request(scope, receive, send)
         response = await self._respond(request)
         await response(scope, receive, send)
@@ -139,7 +140,7 @@ class Resource:
 
 
 class Headers:
-    """Adds what every answer should have."""
+    """Reads slashes in names, and adds what every answer should have."""
 
     def __init__(self, app: ASGIApp):
         self.app = app
@@ -148,6 +149,7 @@ class Headers:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope = slashes.hidden(scope)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

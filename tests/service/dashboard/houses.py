@@ -32,6 +32,8 @@ TURNED = "cheap\u202e\u2066 txet"
 LONG = "ä" * 200
 HOSTILE = (f"{SCRIPT}'\"", TURNED, LONG)
 REASON = f"{SCRIPT}{TURNED}" + "x" * 9_800
+STORED = {"recommendations": ["books", "music", "games"], "pricing": ["9.99", "11.99", "13.99"]}
+"""An experiment with contexts and one with revenue, whose numbers are in files."""
 TABS = ("", "allocation", "estimates", "health", "feedback", "policies", "decisions", "audit", "connect")
 
 
@@ -84,6 +86,13 @@ def facts_of(name: str) -> Facts:
     """What the pages of a stored experiment are made of."""
     given = json.loads((FIXTURES / f"{name}.json").read_text())
     return Facts(given["status"], given["report"], given["unit"], given["now"])
+
+
+def add_stored(database: Database) -> None:
+    """The stored experiments, as far as their pages need more than `facts_of` them."""
+    features = {"age": [18, 80], "country": ["DE", "FR", "US"], "returning": "boolean"}
+    Experiment.create(database, "recommendations", STORED["recommendations"], "logistic", batching="external", features=features)
+    Experiment.create(database, "pricing", STORED["pricing"], "revenue", batching="external")
 
 
 class Somebody:

@@ -45,7 +45,9 @@ def facts_now(experiment: Experiment, now: float) -> Facts:
     if experiment.spec.features:
         status["example_context"] = {feature.name: _example(feature) for feature in experiment.spec.features}
     status["rewards_in_words"] = _rewards_in_words(experiment)
-    unit = "rate" if experiment.session.single_model.support == "binary" else "number"
+    support = experiment.session.single_model.support
+    status["example_reward"] = {"binary": 1, "count": 2}.get(support, 12.5)
+    unit = "rate" if support == "binary" else "number"
     return Facts(status, report, unit, now)
 
 

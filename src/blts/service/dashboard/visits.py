@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ...errors import BltsError
-from .. import limits, sessions
+from .. import limits, sessions, slashes
 from ..patience import body_of
 from ..problems import Kind, Problem, no_experiment, problem_of
 from ..roles import Permission, may
@@ -142,6 +142,7 @@ def endpoint(service: Service, permission: Permission | None, handler: Handler) 
     """
 
     async def respond(request: Request) -> Response:
+        slashes.shown(request.scope)
         who = None
         try:
             who = await service.run(_who, service, request)

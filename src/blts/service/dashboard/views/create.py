@@ -23,6 +23,28 @@ TRUTH = {"conversions": "10 %", "counts": "2.5", "numbers": "50±20", "revenue":
 """How an arm is assumed, by model."""
 
 
+BY_PROGRAM = """import os
+from blts.client import Client
+
+service = Client(os.environ["BLTS_URL"], os.environ["BLTS_KEY"])  # this service, and an admin's key
+service.create(
+    "front-page",
+    arms=["books", "music", "games"],
+    model="logistic",  # rewards 0 or 1 that depend on the features of the visitor
+    features={"age": [18, 80], "country": ["DE", "FR"], "returning": "boolean"},
+)
+service.create(
+    "headline",
+    arms={"short": {"value": "Sale!"}, "long": {"value": "All shoes are cheaper today."}},
+    model="conversions",
+    metrics=[
+        {"name": "refunds", "model": "conversions", "better": "lower", "margin": "1%"},
+        {"name": "pages", "model": "counts", "better": "higher", "margin": "5%"},
+    ],
+)"""
+"""What the form does not have."""
+
+
 def create(draft: Draft, rehearsal: Rehearsal | None = None, problem: str | None = None) -> View:
     """The page where an experiment is made.
 
@@ -37,6 +59,7 @@ def create(draft: Draft, rehearsal: Rehearsal | None = None, problem: str | None
     drawn = () if rehearsal is None else (_traffic(rehearsal),)
     values = {
         "given": draft.given,
+        "by_program": BY_PROGRAM,
         "errors": draft.errors,
         "models": MODELS,
         "example": TRUTH.get(draft.given["model"], "10 %"),
