@@ -34,7 +34,7 @@ class Process:
         self._command = [sys.executable, "-m", "blts", "serve", "--db", url, "--port", str(self.port), *options]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, wait: float = 60.0) -> None:
+    def start(self, wait: float = 300.0) -> None:
         """Start it, and wait until it answers."""
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + wait

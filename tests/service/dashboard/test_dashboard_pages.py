@@ -106,6 +106,12 @@ def test_every_view_is_small_and_says_what_browsers_may_do(people, name, tab):
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', body)
 
 
+def test_how_an_experiment_is_set_up_is_said_in_words(people):
+    page = people[Role.reader].get("/experiments/mail").text
+    assert "0 or 1: a click, a conversion (bernoulli, a 1, b 9)" in page
+    assert "close when the worker or somebody refreshes" in page
+
+
 def test_readers_see_no_actions_and_operators_no_stop(people):
     for role, pause, stop in ((Role.reader, False, False), (Role.operator, True, False), (Role.admin, True, True)):
         text = people[role].get("/experiments/mail").text

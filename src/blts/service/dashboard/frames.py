@@ -44,6 +44,8 @@ def facts_now(experiment: Experiment, now: float) -> Facts:
         report["as_of"]["later_entries"] = status["entries"] - report["as_of"]["entries"]
     if experiment.spec.features:
         status["example_context"] = {feature.name: _example(feature) for feature in experiment.spec.features}
+    part = experiment.spec.model
+    status["model_name"] = part.said or part.name or "a model of your own"
     status["rewards_in_words"] = _rewards_in_words(experiment)
     support = experiment.session.single_model.support
     status["example_reward"] = {"binary": 1, "count": 2}.get(support, 12.5)
@@ -63,8 +65,8 @@ def _rewards_in_words(experiment: Experiment) -> str:
 
 def _number(value: Any) -> str:
     """An option of a model; equal numbers of a list are written once."""
-    if isinstance(value, list | tuple) and len(set(value)) == 1:
-        return f"{_number(value[0])} for each feature"
+    if isinstance(value, list | tuple) and len(value) > 1 and all(one == value[0] for one in value):
+        return f"{_number(value[0])} for each of {len(value)}"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

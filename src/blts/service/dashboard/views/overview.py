@@ -208,8 +208,8 @@ def _settings(facts: Facts) -> list[tuple[str, str, str | None]]:
     rows: list[tuple[str, Any, str | None]] = [
         ("Rewards", s["rewards_in_words"], None),
         ("Prior", s["prior"], "posterior"),
-        ("Sampler", s["sampler"], None),
-        ("Batches", s["batching"], "batch"),
+        ("Sampler", "Thompson sampling" if s["sampler"] == "thompson" else s["sampler"], None),
+        ("Batches", _batches(s["batching"]), "batch"),
         ("Control", s["control"], None),
         ("Floor", numbers.percent(s["floor"]) if s["floor"] else "none", "floor"),
         ("Control share", numbers.percent(s["control_share"]) if s["control_share"] else None, None),
@@ -228,6 +228,13 @@ def _settings(facts: Facts) -> list[tuple[str, str, str | None]]:
         ("Seed", str(s["seed"]), None),
     ]
     return [(name, value, term) for name, value, term in rows if value is not None]
+
+
+def _batches(words: str) -> str:
+    """When batches close, as people say it."""
+    if words == "external":
+        return "close when the worker or somebody refreshes"
+    return f"close when the decisions of an arm have doubled ({words})" if words.startswith("doubling") else words
 
 
 def _rule(rule: dict[str, Any] | None) -> str:
