@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import time
 from collections.abc import Iterator
@@ -85,7 +86,9 @@ def test_a_body_that_never_ends(address: tuple[str, str], path: str) -> None:
         connection.sendall(head.encode() + b'{"rea')
         answer = until_closed(connection)
     assert answer.startswith(b"HTTP/1.1 408")
-    assert b"must arrive within 0.5 seconds; send it again." in answer
+    head, body = answer.split(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert json.loads(body)["detail"] == "A body must arrive within 0.5 seconds; send it again."
 
 
 def test_a_client_that_is_only_slow_is_answered(address: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,30 +31,30 @@ async def body_of(request: Request, what: str) -> bytes:
         Its bytes.
 
     Raises:
-        Problem: it is too large, or comes too slowly.
+        Problem: it is too large.
     """
     too_large = Problem(Kind.too_large, f"{what} has at most {limits.BODY:,} bytes; send several.")
     length = request.headers.get("content-length", "0")
     if length.isdecimal() and (len(length) > 15 or int(length) > limits.BODY):
         raise too_large
     chunks, size = [], 0
-    try:
-        async with asyncio.timeout(BODY):
-            async for chunk in request.stream():
-                size += len(chunk)
-                if size > limits.BODY:
-                    raise too_large
-                chunks.append(chunk)
-    except TimeoutError:
-        said = f"{what} must arrive within {BODY:g} seconds; send it again."
-        raise Problem(Kind.too_slow, said, {"Connection": "close"}) from None
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limits.BODY:
+            raise too_large
+        chunks.append(chunk)
     return b"".join(chunks)
 
 
 class Protocol(AutoHTTPProtocol):
-    """uvicorn's own protocol, which waits for ever for headers and for readers, with an end to that."""
+    """uvicorn's own protocol, which waits for ever for headers, bodies and readers, with an end to that.
+
+    A request that comes in one piece, as nearly all do, starts no timer.
+    """
 
     _waits: asyncio.TimerHandle | None = None
+    """For headers or a body that are not complete."""
+    _for_body = False
     _reads: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -63,10 +63,29 @@ class Protocol(AutoHTTPProtocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:  # the headers are there
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete:  # headers, or what is left of a body that nobody reads
+            if self._waits is None:
+                self._waits, self._for_body = self.loop.call_later(HEAD, self.transport.abort), False
+        elif cycle.more_body:
+            if self._waits is None or not self._for_body:
+                _ended(self._waits)
+                self._waits, self._for_body = self.loop.call_later(BODY, self._refuse), True
+        elif self._waits is not None:
             self._waits = _ended(self._waits)
-        elif self._waits is None:
-            self._waits = self.loop.call_later(HEAD, self.transport.abort)
+
+    def _refuse(self) -> None:
+        """Answer a request whose body does not come."""
+        self._waits = None
+        if self.cycle.response_started:
+            self.transport.abort()
+            return
+        problem = Problem(Kind.too_slow, f"A body must arrive within {BODY:g} seconds; send it again.").response()
+        headers = [*problem.raw_headers, (b"connection", b"close")]
+        self.transport.write(
+            b"HTTP/1.1 408 Request Timeout\r\n%b\r\n%b" % (b"".join(b"%b: %b\r\n" % pair for pair in headers), problem.body)
+        )
+        self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -22,7 +22,7 @@ def hidden(scope: Scope) -> Scope:
         What routes are looked for with.
     """
     written: bytes = scope.get("raw_path") or b""
-    if _WRITTEN.search(written) is None:
+    if b"%" not in written or _WRITTEN.search(written) is None:
         return scope
     return {**scope, "path": unquote(_WRITTEN.sub(b"%00", written).decode("latin-1"))}
 
