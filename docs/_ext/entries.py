@@ -1,4 +1,4 @@
-"""`:::{entries}` in a page becomes the reference of the names below it: a table of them, then signature, docstring and example of each.
+"""`:::{entries}` in a page becomes the reference of the names below it: a table, then signature, docstring and example of each.
 
 :::{entries}
 blts.Gaussian
@@ -67,7 +67,7 @@ def skipped(app: Sphinx, what: str, name: str, member: Any, skip: bool, options:
 
 
 def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are nearly reStructuredText: a | outside of code is itself, and a block indented after a blank line stays as it is."""
+    """Docstrings are nearly reStructuredText: a | outside of code is itself, and an indented block stays as it is."""
     found: list[str] = []
     example = False
     for i, line in enumerate(lines):

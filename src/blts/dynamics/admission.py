@@ -27,7 +27,12 @@ SLOT = ("sample", "log_likelihood")
 
 
 class Queue(NamedTuple):
-    """What is seen after an event: customers in the system, whether it was an arrival, and the time since the last event."""
+    """What is seen after an event: customers in the system, whether it was an arrival, and the time since the last event.
+
+    >>> from blts.dynamics import Queue
+    >>> Queue(customers=3, arrived=True, elapsed=0.4)
+    Queue(customers=3, arrived=True, elapsed=0.4)
+    """
 
     customers: Int[Array, ""]
     arrived: Bool[Array, ""]

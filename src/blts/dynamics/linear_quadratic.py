@@ -25,7 +25,14 @@ MOVES = ("sample", "log_likelihood")
 
 
 class Feedback(NamedTuple):
-    """The policy u = -K x."""
+    """The policy u = -K x.
+
+    >>> from blts.dynamics import LinearQuadratic
+    >>> world = LinearQuadratic()
+    >>> feedback = world.plan(world.true)
+    >>> bool(feedback.stabilises)
+    True
+    """
 
     gain: Scalar
     stabilises: Bool[Array, ""]

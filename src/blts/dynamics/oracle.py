@@ -13,7 +13,14 @@ from ..errors import ConfigError
 
 
 class GridPosterior(NamedTuple):
-    """Each coordinate's marginal: grid points, and the probability of the cell around each."""
+    """Each coordinate's marginal: grid points, and the probability of the cell around each.
+
+    >>> import numpy as np
+    >>> from blts.dynamics import GridPosterior
+    >>> law = GridPosterior(np.array([[0.0, 1.0, 2.0]]), np.array([[0.25, 0.5, 0.25]]))
+    >>> law.mean.tolist(), law.sd.round(3).tolist(), law.quantile(0.5).tolist()
+    ([1.0], [0.707], [1.0])
+    """
 
     points: Float[np.ndarray, "dim points"]
     mass: Float[np.ndarray, "dim points"]

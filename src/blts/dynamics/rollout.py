@@ -12,7 +12,15 @@ from .._typing import PRNGKey, Row, Theta, Tree
 
 
 class Rollout(NamedTuple):
-    """A simulated path: its rows, and where it ended."""
+    """A simulated path: its rows, and where it ended.
+
+    >>> from blts import random
+    >>> from blts.dynamics import LogitRiverSwim, rollout
+    >>> river = LogitRiverSwim()
+    >>> path = rollout(random.key(0), river, river.true, river.plan(river.true), 1000)
+    >>> path.rows.reward.shape
+    (1000,)
+    """
 
     rows: Row
     obs: Tree
