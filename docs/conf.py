@@ -26,7 +26,7 @@ extensions = [
 exclude_patterns = ["_build", "extend"]
 nitpicky = True
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.header"]  # CHANGELOG.md and generated pages begin below their page's title
 

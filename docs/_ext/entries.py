@@ -40,7 +40,7 @@ def summary(value: Any) -> str:
 
 def _written(names: list[str], known: dict[str, Any]) -> str:
     rows = [f"| {{py:obj}}`~{name}` | {_cell(summary(known[name]))} |" for name in names]
-    table = "\n".join(["| name | what it is |", "|---|---|", *rows])
+    table = "\n".join(["{.names}", "| name | what it is |", "|---|---|", *rows])
     entries = "\n".join(f".. {_directive(known[name])}:: {name}\n{_options(known[name])}\n" for name in names)
     return f"{table}\n\n```{{eval-rst}}\n{entries}\n```"
 
@@ -80,9 +80,15 @@ def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines:
     lines[:] = found
 
 
+def plain(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None) -> Any:
+    """Signatures without types that say nothing."""
+    return None if signature is None else (signature.replace(": Any", ""), None if returns in ("None", "Any") else returns)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register with Sphinx."""
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, expanded(source[0])))
     app.connect("autodoc-skip-member", skipped)
+    app.connect("autodoc-process-signature", plain)
     app.connect("autodoc-process-docstring", readable, priority=400)  # before napoleon
     return {"parallel_read_safe": True}
