@@ -22,6 +22,7 @@ extensions = [
     "entries",
     "linking",
     "generated",
+    "accessible",
 ]
 exclude_patterns = ["_build", "extend"]
 nitpicky = True

@@ -44,7 +44,7 @@ def _written(name: str, command: Any) -> Iterator[str]:
     records = [parameter.get_help_record(context) for parameter in command.params if not getattr(parameter, "hidden", False)]
     rows = [f"| `{left}` | {_cell(right)} |" for left, right in filter(None, records)]
     if rows:
-        yield "\n".join(["| argument or option | |", "|---|---|", *rows])
+        yield "\n".join(["| argument or option | meaning |", "|---|---|", *rows])
 
 
 def _cell(text: str) -> str:

@@ -16,6 +16,9 @@ import public
 from sphinx.application import Sphinx
 
 BLOCK = re.compile(r"^:::\{entries\}\n(?P<names>.*?)^:::$", re.DOTALL | re.MULTILINE)
+ARGUMENT = re.compile(r"^    (\w+):", re.MULTILINE)
+MIXED = ("Experiment",)
+"""Classes of which some methods are those of mixins that have no entry."""
 ALIAS = "Alias for field number"
 
 
@@ -56,14 +59,18 @@ def _directive(value: Any) -> str:
 
 
 def _options(value: Any) -> str:
-    return "   :members:\n   :member-order: bysource\n" if inspect.isclass(value) else ""
+    """Members of a class, without the fields that its arguments describe already."""
+    if not inspect.isclass(value):
+        return ""
+    described = ARGUMENT.findall((inspect.getdoc(value) or "").partition("\nArgs:\n")[2].partition("\n\n")[0])
+    without = f"   :exclude-members: {', '.join(described)}\n" if described else ""
+    inherited = "   :inherited-members: Contract\n" if value.__name__ in MIXED else ""
+    return f"   :members:\n   :member-order: bysource\n{without}{inherited}"
 
 
 def skipped(app: Sphinx, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
-    """Leave out fields that the arguments describe already, and those of named tuples that nothing describes."""
-    if what in ("class", "exception") and str(getattr(member, "__doc__", "")).startswith(ALIAS):
-        return True
-    return None
+    """Leave out fields of named tuples that nothing describes."""
+    return True if what in ("class", "exception") and str(getattr(member, "__doc__", "")).startswith(ALIAS) else None
 
 
 def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
@@ -77,12 +84,13 @@ def readable(app: Sphinx, what: str, name: str, value: Any, options: Any, lines:
             found += [".. code-block:: text", ""]
         parts = line.split("`")
         found.append(line if example else "`".join(p if j % 2 else p.replace("|", "\\|") for j, p in enumerate(parts)))
-    lines[:] = found
+    # A first line with a colon would be read as a type and what it is for; an escaped blank has none, and is not shown.
+    lines[:] = ["\\ ", *found] if what in ("attribute", "property") and ":" in found[0] else found
 
 
 def plain(app: Sphinx, what: str, name: str, value: Any, options: Any, signature: str | None, returns: str | None) -> Any:
     """Signatures without types that say nothing."""
-    return None if signature is None else (signature.replace(": Any", ""), None if returns in ("None", "Any") else returns)
+    return None if signature is None else (re.sub(r": ~?(typing\.)?Any\b", "", signature), None if returns == "None" else returns)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

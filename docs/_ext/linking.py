@@ -25,6 +25,8 @@ def targets() -> dict[str, str]:
     for name in public.names():
         short = name.rpartition(".")[2]
         found[name] = name
+        if name.count(".") > 1:
+            found[name.partition(".")[2]] = name  # contexts.features
         if short[0].isupper() or short in FUNCTIONS:
             found.setdefault(short, name)
     return found

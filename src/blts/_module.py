@@ -301,6 +301,15 @@ def _repr(self) -> str:
 def to_json(value: Any) -> str:
     """The JSON text of a configuration; `from_json` gives the same object back.
 
+    Args:
+        value: a model, agent, sampler, batching scheme or environment that is made of numbers and named parts.
+
+    Returns:
+        The text.
+
+    Raises:
+        ConfigError: a part of it is a function, which JSON cannot hold.
+
     >>> from blts.batching import Fixed
     >>> to_json(Fixed(10))
     '{"type": "Fixed", "size": 10}'

@@ -134,8 +134,12 @@ def from_probabilities(
         probabilities: a JAX function, for every θ ∈ R^d: map what is constrained, a share by its logit, a rate by its log.
         rewards: the known expected reward of each pair, `[states, actions]`.
         prior_mean: of θ, which has as many coordinates; the prior is N(prior_mean, prior_sd² I).
+        prior_sd: of every coordinate.
         L: the curvature of one transition, in all or in each coordinate: 1/4 for a logit. It sets the samplers' step size.
         theta: the truth in simulations; without it, prior_mean.
+
+    Returns:
+        The dynamics.
 
     >>> import jax, jax.numpy as jnp
     >>> flip = lambda theta, state, action: jnp.stack([jax.nn.sigmoid(theta[0]), jax.nn.sigmoid(-theta[0])])

@@ -47,6 +47,16 @@ class LinearQuadratic(Dynamics):
     actuator gives at most |u| = `limit`, so that a plan for a wrong θ cannot blow up a stable world. The plan does not know
     the limit: it is 10, or 7 standard deviations of the best action where those are more, and a smaller one is refused.
 
+    Args:
+        a: how much of the state stays, in simulations.
+        b: how much an action moves it, in simulations.
+        q: cost of the state.
+        r: cost of the action.
+        sd: of the noise, known.
+        prior_mean: of (a, b).
+        prior_sd: of both.
+        limit: the largest |u|; None for as much as the best policy needs.
+
     >>> from blts.dynamics import LinearQuadratic
     >>> lq = LinearQuadratic()
     >>> print(f"{lq.gain(lq.true):.4f}, K = {lq.plan(lq.true).gain:.4f}")

@@ -53,6 +53,19 @@ def quadrature(model: Any, data: Row | Tree, low: Any, high: Any, points: int | 
 
     A box that cuts off more than a thousandth of the mass at an edge is refused.
 
+    Args:
+        model: a dynamics, or a model.
+        data: rows, stacked along a first axis, or a summary.
+        low: the lower corner of the box, one number or one for each coordinate of θ.
+        high: the upper corner.
+        points: along each coordinate; None for as many as its dimension allows.
+
+    Returns:
+        The marginal of every coordinate.
+
+    Raises:
+        ConfigError: the box cuts off too much.
+
     >>> from blts import random
     >>> from blts.dynamics import Inventory, rollout, summary_of
     >>> shop = Inventory()

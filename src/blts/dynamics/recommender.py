@@ -55,6 +55,13 @@ class Recommender(Dynamics):
     earns `rewards[s']`. The prior is φ ~ Beta(a, b), and θ = logit φ, so that no step can leave the domain. In φ the
     log-likelihood is concave; in the paper's θ = 1/φ it is not.
 
+    Args:
+        passive: p(s'|s) without a recommendation, `[points, points]`.
+        rewards: of a visit to each point.
+        phi: φ in simulations.
+        a: first parameter of the prior of φ.
+        b: second parameter of that prior.
+
     >>> from blts.dynamics import recommender
     >>> print(recommender(points=5))
     A recommender of 5 points of interest whose suggestions lift p to p^φ; φ = 0.5 in simulations, with a prior Beta(1, 1).
@@ -226,8 +233,8 @@ def recommender(points: int = 8, width: float = 1.5, phi: float = 0.5, a: float 
         points: how many there are.
         width: of the kernel.
         phi: the true φ of simulations.
-        a: shape of the prior of φ.
-        b: rate of the prior of φ.
+        a: first parameter of the prior of φ, Beta(a, b).
+        b: second parameter of that prior.
 
     Returns:
         The world.

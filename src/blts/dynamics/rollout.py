@@ -29,6 +29,17 @@ class Rollout(NamedTuple):
 def rollout(key: PRNGKey, dynamics: Any, theta: Theta, policy: Tree, rounds: int, explore: Tree | None = None) -> Rollout:
     """`rounds` transitions of a policy from the start. With `explore`, rounds take turns between the two policies.
 
+    Args:
+        key: of the path.
+        dynamics: the world.
+        theta: its true parameters.
+        policy: as `dynamics.plan` returns it.
+        rounds: how many there are.
+        explore: another policy, or None.
+
+    Returns:
+        The rows, and where the path ended.
+
     >>> from blts import random
     >>> from blts.dynamics import LogitRiverSwim
     >>> river = LogitRiverSwim()

@@ -32,6 +32,9 @@ class BlackJAX(Sampler):
     then in posterior sds. The kernel's state is made anew from the position at each step, so a kernel that remembers
     more than its position (a persistent momentum) forgets it.
 
+    Args:
+        build: a function from the log-density and the scale of each coordinate to a BlackJAX sampling algorithm.
+
     >>> from blts.samplers import BlackJAX, Chain
     >>> def barker(log_density, scale):
     ...     import blackjax
