@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 import shutil
+import sys
 
 import pytest
 
@@ -14,6 +15,10 @@ pytest.importorskip("openfeature", reason='the reference imports every module: p
 
 from built_site import DOCS, broken, build, from_elsewhere
 from documents import PAGES, blocks, unclear
+
+sys.path.insert(0, str(DOCS / "_ext"))
+
+from entries import expanded
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -49,22 +54,31 @@ def test_the_search_knows_what_the_pages_say(site):
 
 
 BROKEN_PAGES = {
-    "a link to no page": "# Page\n\n[gone](gone.md)\n",
-    "a link to no place": "# Page\n\n[gone](#nowhere)\n",
-    "a reference to no name": "# Page\n\n{py:class}`blts.Nobody`\n",
-    "an entry of no name": "# Page\n\n:::{entries}\nblts.Nobody\n:::\n",
-    "a directive that does not exist": "# Page\n\n:::{nothing}\n:::\n",
-    "a picture that does not exist": "# Page\n\n![gone](gone.svg)\n",
+    "a-link-to-no-page": "[gone](gone.md)",
+    "a-link-to-no-place": "[gone](#nowhere)",
+    "a-reference-to-no-name": "{py:class}`blts.Nobody`",
+    "a-directive-that-does-not-exist": ":::{nothing}\n:::",
+    "a-picture-that-does-not-exist": "![gone](gone.svg)",
 }
 
 
-@pytest.mark.parametrize("what", BROKEN_PAGES)
-def test_a_broken_page_fails_the_build(what, tmp_path):
-    """The mutants of the build."""
+def test_a_broken_page_fails_the_build(tmp_path):
+    """The mutants of the build: each is named, and a page that is right is not."""
     source = tmp_path / "pages"
     source.mkdir()
-    (source / "index.md").write_text(BROKEN_PAGES[what])
-    assert build(source, tmp_path / "html").returncode != 0
+    for name, text in {**BROKEN_PAGES, "a-good-page": "`Thompson` in {doc}`index`"}.items():
+        (source / f"{name}.md").write_text(f"---\norphan: true\n---\n# Page\n\n{text}\n")
+    (source / "index.md").write_text("# Index\n\n:::{entries}\nblts.Thompson\n:::\n")
+    done = build(source, tmp_path / "html")
+    assert done.returncode != 0
+    assert [name for name in BROKEN_PAGES if f"{name}.md" not in done.stderr] == []
+    assert "a-good-page.md" not in done.stderr
+
+
+def test_an_entry_of_no_name_fails_the_build():
+    assert ".. autoclass:: blts.Thompson\n" in expanded(":::{entries}\nblts.Thompson\n:::")
+    with pytest.raises(KeyError, match="Nobody"):
+        expanded(":::{entries}\nblts.Nobody\n:::")
 
 
 def test_broken_links_are_found(tmp_path):
