@@ -16,6 +16,8 @@ MENDED = {
     '<div id="search-results">': '<h1>Search</h1>\n<div id="search-results">',
 }
 """What themes write, and what should stand there."""
+TABLE = re.compile(r'<div class="table-wrapper[^"]*"(?=>)')
+"""What scrolls where a table is wide; it must be reached with the keyboard."""
 SIGNATURE = re.compile(r'<dt class="sig .*?</dt>', re.DOTALL)
 LISTED = {"<dl>": '<span class="sig-args">', "</dl>": "</span>", "<dd>": '<span class="sig-arg">', "</dd>": "</span>"}
 """Arguments of long signatures are no list of terms and definitions."""
@@ -26,6 +28,7 @@ def mended(page: str) -> str:
     if '<h1>Search</h1>\n<div id="search-results">' not in page:
         for written, better in MENDED.items():
             page = page.replace(written, better)
+    page = TABLE.sub(lambda found: f'{found[0]} tabindex="0"', page)
     return SIGNATURE.sub(lambda found: _spans(found[0]), page)
 
 

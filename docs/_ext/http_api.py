@@ -44,6 +44,7 @@ def page(root: pathlib.Path) -> str:
         for method, path, operation in operations:
             if operation["operationId"].startswith(starts):
                 parts += _operation(method, path, operation)
+    parts += ["## Failures", _failures(document["components"]["responses"])]
     parts += ["## Schemas", "What bodies and answers are made of."]
     for name, schema in document["components"]["schemas"].items():
         parts += _schema(name, schema)
@@ -52,7 +53,7 @@ def page(root: pathlib.Path) -> str:
 
 def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
     yield f"### {operation['summary']}"
-    yield f"```http\n{method.upper()} {path} HTTP/1.1\n```"
+    yield f"```text\n{method.upper()} {path}\n```"
     yield operation["description"]
     rows = [
         (p["name"], f"{p['in']}, {type_of(p['schema'])}{', required' if p.get('required') else ''}", p.get("description", ""))
@@ -65,6 +66,13 @@ def _operation(method: str, path: str, operation: Json) -> Iterator[str]:
     answers = [f"`{code}` {_content(answer['content'])}" for code, answer in operation["responses"].items() if "content" in answer]
     failures = [f"`{code}`" for code, answer in operation["responses"].items() if "$ref" in answer]
     yield " ".join([f"Answers: {'; '.join(answers)}." if answers else "", f"Fails with {', '.join(failures)}." if failures else ""])
+
+
+def _failures(responses: Json) -> str:
+    """What each status means; those of the flags' own protocol are alike."""
+    problems = {name.removeprefix("problem-"): of for name, of in responses.items() if name.startswith("problem-")}
+    rows = [(status, of["description"], "") for status, of in problems.items()]
+    return "The body says what is wrong in one sentence, as `detail`.\n\n" + _table(("status", "meaning"), rows)
 
 
 def _content(content: Json) -> str:
