@@ -26,6 +26,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "extend"]
 nitpicky = True
+smartquotes = False  # "step" is a value, and is typed so
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 4
