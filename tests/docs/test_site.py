@@ -110,7 +110,7 @@ def chromium(profile: pathlib.Path):
     for argument in ("headless=new", "no-sandbox", "disable-gpu", "no-first-run", f"user-data-dir={profile}"):
         options.add_argument(f"--{argument}")
     driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    driver.set_script_timeout(300)
+    driver.set_script_timeout(110)  # below that of the connection
     return driver
 
 
