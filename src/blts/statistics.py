@@ -166,9 +166,8 @@ class Difference(NamedTuple):
     least level at which it would.
 
     >>> from blts import Difference
-    >>> found = Difference(mean=-2.0, sd=4.0, se=0.4, n=100, low=-2.8, high=-1.2, p=0.0001)
-    >>> found.verdict, found.n
-    ('lower', 100)
+    >>> Difference(mean=-2.0, sd=4.0, se=0.4, n=100, low=-2.8, high=-1.2, p=0.0001).verdict
+    'lower'
     """
 
     mean: float
