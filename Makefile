@@ -7,7 +7,7 @@ export XLA_FLAGS ?=
 # Hundreds of processes are started by tests; without bytecode each would parse the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all serve test paper check slow bench outputs matrix clean
+.PHONY: all serve test paper check slow bench outputs docs matrix clean
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
@@ -42,8 +42,12 @@ outputs: $(VENV)/dev
 matrix:
 	$(PYTHON) .ci/matrix.py
 
+# The documentation site, in site/index.html: opens without a server or a network. A warning, as of a broken link, is an error.
+docs: $(VENV)/docs
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --nitpicky --quiet --doctree-dir .pytest_cache/doctrees docs site
+
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache results
+	rm -rf $(VENV) .pytest_cache .ruff_cache results site
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -58,4 +62,9 @@ $(VENV)/serve: pyproject.toml
 $(VENV)/dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(VENV)/installed $(VENV)/serve $(VENV)/docs
+
+$(VENV)/docs: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,docs]'
 	touch $@ $(VENV)/installed $(VENV)/serve

@@ -1,9 +1,15 @@
-"""Draws the figure of the README from fresh simulations: `python docs/make_figures.py [replications]` (extra: report)."""
+"""Draws the figure of the README from fresh simulations, and those of the pages in docs/start, by the code that these pages show:
+`python docs/make_figures.py [replications]` (extras: report, live)."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
+import re
+import shutil
 import sys
+import tempfile
 
 import matplotlib
 
@@ -13,7 +19,10 @@ from matplotlib.axes import Axes
 
 from blts import Trace, condition, simulate
 
-HERE = pathlib.Path(__file__).resolve().parent / "figures"
+DOCS = pathlib.Path(__file__).resolve().parent
+HERE = DOCS / "figures"
+START = {"researcher.md": ("regret.svg", "start-regret.svg"), "experimenter.md": ("figures/allocation.svg", "start-allocation.svg")}
+"""Pages, what the code of each draws, and the name that the picture has there."""
 HORIZON = 650
 SCHEMES = ("sequential", "dynamic", "static")
 # Lines differ in dash and shade, so that the figure reads in black and white.
@@ -80,5 +89,19 @@ def main(replications: int = 400) -> None:
         figure.savefig(HERE / "regret.png", dpi=110)
 
 
+def start() -> None:
+    """Run the code of the pages in docs/start, and keep what it draws."""
+    os.environ["SOURCE_DATE_EPOCH"] = "0"  # the same file each time
+    plt.rcParams["svg.hashsalt"] = "blts"
+    for page, (drawn, name) in START.items():
+        code = "\n".join(
+            re.findall(r"^```python\n(.*?)^```$", (DOCS / "start" / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+        )
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            exec(compile(code, page, "exec", dont_inherit=True), {"__name__": "page"})
+            shutil.copy(drawn, HERE / name)
+
+
 if __name__ == "__main__":
+    start()
     main(*(int(x) for x in sys.argv[1:] if x.isdigit()))

@@ -28,9 +28,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WITH_OUTPUTS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
-"""The documents whose outputs are the code's."""
-TO_THE_LAST_BIT = ("howto-model.md",)
+PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "extend")
+"""The pages of the documentation site."""
+WITH_OUTPUTS = (ROOT / "README.md", *(path for path in PAGES if "\n```" in path.read_text(encoding="utf-8")))
+"""The documents whose outputs are the code's: all that have a block."""
+TO_THE_LAST_BIT = ("howto-model.md", "method.md")
 """Documents whose numbers depend on it: whether Metropolis-adjusted chains accept a proposal decides all that follows."""
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$\n?", re.DOTALL | re.MULTILINE)
 OPENAPI = ROOT / "docs" / "openapi.json"
@@ -40,6 +42,7 @@ LANGUAGES = {
     "console": "commands, each with what it prints",
     "bash": "commands that tests run, and whose output is not shown",
     "sh": "commands for other machines, which nothing runs",
+    "py": "Python of another library, on a page that compares it with blts: it is not installed here, so nothing runs it",
     "js": "JavaScript, which tests/service/test_openfeature.py runs",
     "toml": "a study, which tests run, or a part of docs/extend/pyproject.toml",
 }

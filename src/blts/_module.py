@@ -48,6 +48,13 @@ def array(
 
     Returns:
         What stands on the right of a field: `step_size: Any = array(default=0.1)`.
+
+    >>> from blts import array, module
+    >>> @module
+    ... class Prior:
+    ...     sd: float = array(default=1.0)
+    >>> Prior([1, 2]).sd
+    array([1., 2.])
     """
     return dataclasses.field(default=default, metadata={"ndim": ndim, "dtype": dtype, "words": words, "or_number": or_number})
 
@@ -62,6 +69,13 @@ def static(default: Any = dataclasses.MISSING) -> Any:
 
     Returns:
         What stands on the right of a field: `size: int = static(default=32)`.
+
+    >>> from blts import module, static
+    >>> @module
+    ... class Window:
+    ...     size: int = static(default=32)
+    >>> Window(8)
+    Window(size=8)
     """
     return dataclasses.field(default=default, metadata={"static": True})
 
@@ -287,6 +301,15 @@ def _repr(self) -> str:
 def to_json(value: Any) -> str:
     """The JSON text of a configuration; `from_json` gives the same object back.
 
+    Args:
+        value: a model, agent, sampler, batching scheme or environment that is made of numbers and named parts.
+
+    Returns:
+        The text.
+
+    Raises:
+        ConfigError: a part of it is a function, which JSON cannot hold.
+
     >>> from blts.batching import Fixed
     >>> to_json(Fixed(10))
     '{"type": "Fixed", "size": 10}'
@@ -295,7 +318,21 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """The object that `to_json` wrote."""
+    """The object that `to_json` wrote.
+
+    Args:
+        text: what `to_json` returned.
+
+    Returns:
+        An object that equals the one that was written.
+
+    Raises:
+        ConfigError: the text is not of that form.
+
+    >>> from blts import UCB1, from_json, to_json
+    >>> from_json(to_json(UCB1(3)))
+    UCB1(actions=3, scale=1)
+    """
     if not isinstance(text, str | bytes | bytearray):
         raise ConfigError(f"from_json takes the text that to_json wrote; got a {type(text).__name__}.")
     try:

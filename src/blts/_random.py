@@ -116,6 +116,10 @@ def as_key(seed: int | PRNGKey) -> PRNGKey:
 
     Raises:
         ConfigError: it is neither.
+
+    >>> from blts import random
+    >>> bool(random.key(7) == random.key(7))
+    True
     """
     if isinstance(seed, int | np.integer) and not isinstance(seed, bool):
         if not 0 <= seed < 2**32:
@@ -199,6 +203,10 @@ def normal(key: PRNGKey, shape: tuple[int, ...] = ()) -> Float[Array, "..."]:
 
     Returns:
         The numbers.
+
+    >>> from blts import random
+    >>> random.normal(random.key(0), (2, 3)).shape
+    (2, 3)
     """
     k0, k1, x0, x1, half = _words(jax.random.key_data(key))
     counters = _counters(shape)

@@ -39,7 +39,12 @@ _NAN = float("nan")
 
 
 class Row(NamedTuple):
-    """One round as it is remembered: what `Agent.remember` and `Model.log_likelihood` are given."""
+    """One round as it is remembered: what `Agent.remember` and `Model.log_likelihood` are given.
+
+    >>> from blts import Row
+    >>> Row(obs=(), action=1, reward=0.5)
+    Row(obs=(), action=1, reward=0.5, next_obs=())
+    """
 
     obs: Tree
     """What the agent saw before it acted; `()` for a bandit without contexts."""
@@ -57,6 +62,11 @@ class Played(NamedTuple):
     Attributes:
         t: the round, from 1.
         counts: how often each action was played before, those of the running batch included.
+
+    >>> import numpy as np
+    >>> from blts import Played
+    >>> Played(t=4, counts=np.array([2, 1]))
+    Played(t=4, counts=array([2, 1]))
     """
 
     t: Int[Array, ""]
@@ -68,7 +78,14 @@ class Played(NamedTuple):
 
 class Info(NamedTuple):
     """How one refresh went: returned by `Agent.observe` and `Belief.refresh`, with arrays of shape `(block,)`. `Info.of(finite)`
-    makes one; a figure that does not apply is NaN."""
+    makes one; a figure that does not apply is NaN.
+
+    >>> import jax.numpy as jnp
+    >>> from blts import Info
+    >>> info = Info.of(jnp.array([True, False]))
+    >>> info.finite.tolist(), info.rhat.tolist()
+    ([True, False], [nan, nan])
+    """
 
     finite: Bool[Array, ""]
     """Whether all numbers of the new state are finite."""

@@ -6,6 +6,17 @@ from typing import Any, NamedTuple
 
 
 class Decision(NamedTuple):
+    """One decision: which arm, and with which probability each arm would have been it.
+
+    >>> from blts.live import Experiment
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions", sampler="exact", batching="fixed")
+    >>> decision = mail.ask(units=["ann"]).decisions[0]
+    >>> decision.arm in ("A", "B", "C"), {arm: round(p, 3) for arm, p in decision.propensities.items()}
+    (True, {'A': 0.333, 'B': 0.333, 'C': 0.333})
+    >>> mail.ask(units=["ann"]).decisions[0].id == decision.id  # ann keeps her decision
+    True
+    """
+
     id: str
     arm: str
     batch: int
@@ -21,6 +32,15 @@ class Decision(NamedTuple):
 
 
 class Answer(NamedTuple):
+    """What `Experiment.ask` returns.
+
+    >>> from blts.live import Experiment
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions", sampler="exact", batching="fixed")
+    >>> answer = mail.ask(20)
+    >>> len(answer.decisions), answer.feedback_due, answer.paused, answer.why
+    (20, True, False, None)
+    """
+
     decisions: tuple[Decision, ...]
     feedback_due: bool
     """The batch is closed and its rewards are awaited: `refresh` when they are in. A `strict` experiment makes no more decisions
@@ -36,7 +56,14 @@ class Answer(NamedTuple):
 
 
 class Told(NamedTuple):
-    """How many rows had each outcome; `ids` lists those that were not accepted, with a reason where they are invalid."""
+    """How many rows had each outcome; `ids` lists those that were not accepted, with a reason where they are invalid.
+
+    >>> from blts.live import Experiment
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions", sampler="exact", batching="fixed")
+    >>> decision = mail.ask(1).decisions[0]
+    >>> mail.tell([(decision.id, 1)]).accepted, mail.tell([(decision.id, 1)]).duplicate, mail.tell([("nobody", 1)]).unknown
+    (1, 1, 1)
+    """
 
     accepted: int
     duplicate: int
@@ -51,6 +78,15 @@ class Told(NamedTuple):
 
 
 class Refreshed(NamedTuple):
+    """What `Experiment.refresh` returns.
+
+    >>> from blts.live import Experiment
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions", sampler="exact", batching="fixed")
+    >>> found = mail.refresh()
+    >>> found.refreshed, found.version, found.why
+    (False, 1, 'batch 1 is still open after 0 decisions')
+    """
+
     refreshed: bool
     version: int
     """Of the policy that was written, or else of the one in use."""
@@ -64,7 +100,15 @@ class Refreshed(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some rows, and where the next page begins."""
+    """Some rows, and where the next page begins.
+
+    >>> from blts.live import Experiment
+    >>> mail = Experiment.create("sqlite://", "mail", ["A", "B", "C"], "conversions", sampler="exact", batching="fixed")
+    >>> answer = mail.ask(20)
+    >>> page = mail.decisions(limit=15)
+    >>> len(page.rows), len(mail.decisions(before=page.next, limit=15).rows)
+    (15, 5)
+    """
 
     rows: list[dict[str, Any]]
     next: int | None

@@ -95,7 +95,15 @@ def compare(traces: Mapping[str, Trace] | Sequence[Trace]) -> Comparison:
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Comparison:
-    """Traces of one environment side by side: the result of `compare`."""
+    """Traces of one environment side by side: the result of `compare`.
+
+    >>> from blts import UCB1, Bandit, Fixed, Gaussian, compare, simulate
+    >>> bandit = Bandit.with_means(Gaussian(sd=0.5), [0.0, 0.5, 1.0])
+    >>> run = lambda scale: simulate(0, bandit, UCB1(3, scale=scale), Fixed(10), horizon=40, replications=4)
+    >>> found = compare({"narrow": run(0.5), "wide": run(2.0)})
+    >>> found.names, list(found.differences())
+    (['narrow', 'wide'], ['wide'])
+    """
 
     traces: dict[str, Trace]
     """By name; the first is the reference."""

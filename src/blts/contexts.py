@@ -63,6 +63,11 @@ def available(obs: Tree) -> Bool[Array, " arms"] | None:
 
     Returns:
         A mask; None where all arms can.
+
+    >>> from blts import Context
+    >>> from blts.contexts import available
+    >>> available(Context(available=[True, False])), available(())
+    (Array([ True, False], dtype=bool), None)
     """
     if not isinstance(obs, Context) or isinstance(obs.available, tuple):
         return None
@@ -82,6 +87,11 @@ def by_arm(of: Features, obs: Tree, actions: int) -> Tree:
 
     Raises:
         ConfigError: a `Context` has features or a mask of another number of arms.
+
+    >>> import numpy as np
+    >>> from blts.contexts import WithOffsets, by_arm
+    >>> by_arm(WithOffsets(2), np.array([1.0, 3.0]), 2).tolist()
+    [[1.0, 3.0, 1.0, 0.0], [1.0, 3.0, 0.0, 1.0]]
     """
     if isinstance(obs, Context):
         for part, value in (("arms", obs.arms), ("available", obs.available)):

@@ -9,11 +9,27 @@ from typing import Any
 
 
 class BltsError(Exception):
-    """Base class of all errors of blts; the command line prints the message without a traceback."""
+    """Base class of all errors of blts; the command line prints the message without a traceback.
+
+    >>> from blts import BltsError, UCB1
+    >>> try:
+    ...     UCB1(0)
+    ... except BltsError as error:
+    ...     print(error)
+    UCB1: actions must be a whole number ≥ 1; got 0.
+    """
 
 
 class ConfigError(BltsError, ValueError):
-    """An invalid argument or configuration."""
+    """An invalid argument or configuration.
+
+    >>> from blts import ConfigError, Gaussian
+    >>> try:
+    ...     Gaussian(sd=-1.0)
+    ... except ConfigError as error:
+    ...     print(error)
+    Gaussian: sd must be > 0 and finite; got -1.
+    """
 
 
 def shown(value: Any, longest: int = 200) -> str:

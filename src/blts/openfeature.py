@@ -37,6 +37,10 @@ class Provider(OFREPProvider):
         key: an API key of the role app; with one of the role client events are told by decision id alone.
         timeout: seconds after which an evaluation gives the default. Events, which are sent again while the service cannot be
             reached, may take six times as long.
+
+    >>> from blts.openfeature import Provider
+    >>> Provider("http://127.0.0.1:8000", "blts_1_secret").get_metadata().name
+    'blts'
     """
 
     def __init__(self, url: str, key: str, *, timeout: float = 5.0):

@@ -7,6 +7,9 @@ keys too, all but `poisson`.
 >>> from blts import random
 >>> int(jax.random.randint(random.key(0), (), 0, 5))
 4
+>>> first, second = random.split(random.key(0))  # two keys for two uses
+>>> bool(first == second), bool(random.fold_in(first, 3) == random.fold_in(first, 3))
+(False, True)
 """
 
 from ._random import as_key as key

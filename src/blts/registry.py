@@ -140,6 +140,11 @@ def register(kind: str, name: str, summary: str = "", **about: Any) -> Callable[
 
     Raises:
         ConfigError: a part of blts itself has that name.
+
+    >>> from blts import register
+    >>> named = register("agent", "wide-ucb1", "UCB1 with a wider bonus.")
+    >>> callable(named)  # @named above a class or a function gives it that name
+    True
     """
 
     def add(build: F) -> F:

@@ -164,6 +164,10 @@ class Difference(NamedTuple):
 
     Interval, p-value and verdict come from one procedure: the verdict is whether the interval excludes 0, and the p-value is the
     least level at which it would.
+
+    >>> from blts import Difference
+    >>> Difference(mean=-2.0, sd=4.0, se=0.4, n=100, low=-2.8, high=-1.2, p=0.0001).verdict
+    'lower'
     """
 
     mean: float

@@ -28,6 +28,12 @@ def constants_of(model: Model) -> Theory:
 
     Raises:
         ConfigError: the model does not satisfy the paper's assumptions.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of
+    >>> constants = constants_of(Gaussian(sd=2.0))
+    >>> float(constants.m), float(constants.L), float(constants.nu)
+    (0.25, 0.25, 0.25)
     """
     found = model.theory()
     if not found.inside:
@@ -47,6 +53,11 @@ def kappa(constants: Theory) -> Float[Array, "*arms"]:
 
     Returns:
         One number per arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, kappa
+    >>> float(kappa(constants_of(Gaussian())))
+    1.0
     """
     return jnp.maximum(constants.L / constants.m, constants.L / constants.nu)
 
@@ -60,6 +71,11 @@ def sigma(constants: Theory, dim: int = 1) -> Float[Array, "*arms"]:
 
     Returns:
         One number per arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, sigma
+    >>> float(sigma(constants_of(Gaussian())))
+    20.0
     """
     return 16 + 4 * dim * constants.L**2 / (constants.nu * constants.m)
 
@@ -89,6 +105,11 @@ def minibatch(constants: Theory) -> Int[Array, "*arms"]:
 
     Returns:
         One number per arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, minibatch
+    >>> int(minibatch(constants_of(Gaussian())))
+    32
     """
     return jnp.ceil(32 * constants.L**2 / (constants.m * constants.nu) - 1e-4).astype(int)
 
@@ -102,6 +123,11 @@ def step_size(constants: Theory, n: Int[Array, "*arms"]) -> Float[Array, "*arms"
 
     Returns:
         One number per arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, step_size
+    >>> round(float(step_size(constants_of(Gaussian()), 10)), 5)
+    0.00258
     """
     n = jnp.maximum(n, 1)
     return constants.m * n / (32 * constants.L**2 * (n + 1.0) ** 2)
@@ -116,6 +142,11 @@ def iterations(constants: Theory, n: Int[Array, "*arms"]) -> Int[Array, "*arms"]
 
     Returns:
         One number per arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, iterations
+    >>> int(iterations(constants_of(Gaussian()), 10))
+    1549
     """
     n = jnp.maximum(n, 1)
     return jnp.ceil(1280 * (constants.L / constants.m * (n + 1.0) / n) ** 2 - 1e-3).astype(int)
@@ -133,6 +164,11 @@ def wasserstein_bound(constants: Theory, n, *, dim: int = 1, p: int = 2, log_q: 
 
     Returns:
         The bound for each arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, wasserstein_bound
+    >>> round(float(wasserstein_bound(constants_of(Gaussian()), 100)), 2)
+    3.12
     """
     return jnp.sqrt(12 / (n * constants.m) * (dim + log_q + (32 + 8 * dim * kappa(constants) ** 2) * p))
 
@@ -146,6 +182,10 @@ def batches_bound(arms: int, horizon: int) -> float:
 
     Returns:
         The bound.
+
+    >>> from blts.theory import batches_bound
+    >>> round(batches_bound(arms=15, horizon=650), 1)
+    140.2
     """
     return arms * float(np.log2(horizon + 1))
 
@@ -180,6 +220,10 @@ def max_closings(arms: int, horizon: int, cost: Callable[[int], int]) -> int:
 
     Returns:
         The number of batches.
+
+    >>> from blts.theory import max_closings
+    >>> max_closings(2, 10, lambda level: 2 ** max(level - 1, 0))
+    6
     """
     left, closed, level = horizon, 0, 0
     while (affordable := min(arms, left // cost(level))) > 0:
@@ -226,6 +270,11 @@ def regret_bound(constants: Theory, gaps, horizon: int, *, dim: int = 1, log_q: 
 
     Returns:
         The bound on the regret.
+
+    >>> from blts import Gaussian
+    >>> from blts.theory import constants_of, regret_bound
+    >>> f"{regret_bound(constants_of(Gaussian()), [0.0, 0.5, 1.0], horizon=1000):.2g}"
+    '1.3e+08'
     """
     gaps = np.asarray(gaps, float)
     gaps = gaps[gaps > 0]

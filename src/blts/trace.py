@@ -48,6 +48,14 @@ class Trace:
     """The result of `simulate`. The first axis of every array is the replications.
 
     Two traces are equal if all of their numbers and descriptions are; NaN equals NaN.
+
+    >>> from blts import UCB1, Bandit, Fixed, Gaussian, simulate
+    >>> bandit = Bandit.with_means(Gaussian(sd=0.5), [0.0, 0.5, 1.0])
+    >>> trace = simulate(0, bandit, UCB1(3), Fixed(10), horizon=40, replications=4)
+    >>> trace.regret.shape, trace.plays.sum(1).tolist(), trace.batches.tolist()
+    ((4, 40), [40, 40, 40, 40], [4, 4, 4, 4])
+    >>> trace.replications, trace.engine
+    (4, 'step')
     """
 
     times: np.ndarray

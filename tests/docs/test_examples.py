@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import documents
 from blts import cli
 from blts.errors import UnknownName
-from documents import ROOT, TO_THE_LAST_BIT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
+from documents import PAGES, ROOT, TO_THE_LAST_BIT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
 
-DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md")] + sorted((ROOT / "docs").glob("*.md"))
+DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md")] + PAGES
 SMALL = ("--horizon", "20", "--replications", "2")
 
 

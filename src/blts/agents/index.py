@@ -124,6 +124,10 @@ class UCB1(_Index, _RewardMeans, Agent):
     Args:
         actions: how many arms.
         scale: of the bonus.
+
+    >>> from blts import UCB1
+    >>> print(UCB1(10))
+    UCB1 on 10 arms: mean + 1·√(2 log t / plays).
     """
 
     actions: int = static()
@@ -150,6 +154,10 @@ class EpsilonGreedy(_RewardMeans, Agent):
     Args:
         actions: how many arms.
         c: how much is explored: ε_t = min(1, c·N/t).
+
+    >>> from blts import EpsilonGreedy
+    >>> print(EpsilonGreedy(10, c=0.5))
+    Decaying ε-greedy on 10 arms: ε = min(1, 5/t).
     """
 
     actions: int = static()
@@ -189,6 +197,10 @@ class SuccessiveElimination(_Index, _RewardMeans, Agent):
         actions: how many arms.
         horizon: the number of rounds T.
         width: of the confidence radius.
+
+    >>> from blts import SuccessiveElimination
+    >>> print(SuccessiveElimination(10, horizon=1000))
+    Batched successive elimination (BaSE) on 10 arms for horizon 1000.
     """
 
     actions: int = static()
@@ -227,6 +239,10 @@ class Uniform(_RewardMeans, Agent):
 
     Args:
         actions: how many arms.
+
+    >>> from blts import Uniform
+    >>> print(Uniform(3))
+    Uniform play of 3 arms.
     """
 
     actions: int = static()
@@ -258,6 +274,12 @@ class BayesUCB(_Index, Agent):
         c: the exponent of log T.
         count: "plays" or "observed".
         arms: how many arms, where the model's numbers do not say it.
+
+    >>> from blts import BayesUCB, Gaussian
+    >>> print(BayesUCB(Gaussian(prior_mean=[0.0, 1.0]), horizon=1000))
+    Bayes-UCB for horizon 1000: posterior quantile 1 - 1/(t (log T)^0), counting plays.
+    2 arms with Gaussian rewards (prior mean [0, 1], prior sd 1 (×2), sd 1 (×2)), inside the paper's theory: m = L =
+    ν = 1.
     """
 
     model: models.Model

@@ -114,6 +114,13 @@ class Follow(Agent):
     Args:
         model: what plans: a `Tabular` or a dynamics.
         theta: what the policy is best for: the rows and rewards of a table, or θ of a dynamics.
+
+    >>> from blts import Follow
+    >>> from blts.dynamics import Inventory
+    >>> shop = Inventory()
+    >>> print(Follow(shop, shop.true))
+    The best policy for a given model.
+    An inventory of up to 63 units with backlog: holding 1, shortage 4, Poisson demand of rate 4 in simulations.
     """
 
     model: Any

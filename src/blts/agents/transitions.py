@@ -81,6 +81,11 @@ class Rows(TransitionBelief):
 
     Args:
         sampler: what draws the rows of the table.
+
+    >>> from blts import PSRL, ExactRows, Rows, Tabular
+    >>> from blts.envs import riverswim
+    >>> PSRL(Tabular(riverswim(states=6).rewards), Rows(ExactRows())).actions
+    2
     """
 
     sampler: RowSampler

@@ -31,6 +31,10 @@ class Client:
         url: where the service is, such as http://127.0.0.1:8000.
         key: an API key, `blts_…`; what it may do is said by its role.
         timeout: seconds after which a call gives up, its repetitions included.
+
+    >>> from blts.client import Client
+    >>> Client("http://127.0.0.1:8000", "blts_1_secret")
+    Client('http://127.0.0.1:8000')
     """
 
     def __init__(self, url: str, key: str, *, timeout: float = 30.0):

@@ -24,6 +24,10 @@ class RemoteExperiment:
     Calls are repeated while the service cannot be reached and there is time, if that is harmless: asks and tells carry a request id
     of their own where none is given, so that a repetition is answered with the first answer. Changes such as `add_arm` are sent
     again only if they were not received. Over HTTP every change needs a reason, and a request has at most 10,000 decisions.
+
+    >>> from blts.client import Client
+    >>> Client("http://127.0.0.1:8000", "blts_1_secret").experiment("mail")  # no request yet
+    RemoteExperiment('http://127.0.0.1:8000', 'mail')
     """
 
     def __init__(self, connection: Connection, name: str):

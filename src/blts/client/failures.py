@@ -12,7 +12,13 @@ BUSY = (429, 502, 503, 504)
 
 
 class NotAllowed(BltsError):
-    """The key is unknown, revoked or over, or may not do this."""
+    """The key is unknown, revoked or over, or may not do this.
+
+    >>> from blts import BltsError
+    >>> from blts.client import NotAllowed
+    >>> issubclass(NotAllowed, BltsError)
+    True
+    """
 
 
 class Absent(UnknownName):

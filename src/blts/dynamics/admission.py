@@ -27,7 +27,12 @@ SLOT = ("sample", "log_likelihood")
 
 
 class Queue(NamedTuple):
-    """What is seen after an event: customers in the system, whether it was an arrival, and the time since the last event."""
+    """What is seen after an event: customers in the system, whether it was an arrival, and the time since the last event.
+
+    >>> from blts.dynamics import Queue
+    >>> Queue(customers=3, arrived=True, elapsed=0.4)
+    Queue(customers=3, arrived=True, elapsed=0.4)
+    """
 
     customers: Int[Array, ""]
     arrived: Bool[Array, ""]
@@ -49,6 +54,12 @@ class Admission(Dynamics):
     admitted (1) or not (0). θ = (log λ, log μ), with priors Gamma(a, rate b) on both rates; posteriors are exact Gammas.
 
     Args:
+        arrival: λ in simulations.
+        service: μ in simulations.
+        reward: of a customer admitted.
+        cost: of a customer in the system, a time unit.
+        a: shape of the priors of both rates.
+        b: rate of these priors.
         capacity: the longest queue, and so the largest threshold, that is looked at; by default as much as the rates and the
             prior need. Less than the rates need is refused.
 

@@ -20,6 +20,11 @@ class Dynamics(Contract):
     Everything is in JAX, for one replication and one θ ∈ R^dim. With the optional `empty`, `add` and `log_likelihood_of` a full
     gradient costs the same for any number of transitions; with `certify` agents report what a plan may lose. Where there are
     finitely many states, `Finite` plans, and `from_probabilities` makes a dynamics of a function.
+
+    >>> from blts import Dynamics
+    >>> from blts.dynamics import Inventory
+    >>> isinstance(Inventory(), Dynamics), Inventory().dim, Inventory().actions
+    (True, 1, 64)
     """
 
     dim = attribute("How many numbers θ has. A class attribute, a field or a property.")
@@ -133,7 +138,14 @@ class Dynamics(Contract):
 
 
 class Certified(NamedTuple):
-    """A policy that is best for some θ, and how well that is known."""
+    """A policy that is best for some θ, and how well that is known.
+
+    >>> from blts.dynamics import Inventory
+    >>> shop = Inventory()
+    >>> found = shop.certify(shop.true)
+    >>> int(found.policy), round(float(found.gain), 2)
+    (6, -2.98)
+    """
 
     policy: Tree
     gain: Scalar

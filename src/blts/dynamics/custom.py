@@ -21,7 +21,23 @@ from .finite import Finite
 
 @module
 class Parametric(Finite, Dynamics):
-    """Next states by a function of θ, rewards by a table, and the prior N(prior_mean, prior_sd² I)."""
+    """Next states by a function of θ, rewards by a table, and the prior N(prior_mean, prior_sd² I).
+
+    Args:
+        law: the probabilities of the next state, a function of θ, state and action.
+        reward_table: the known rewards, `[states, actions]`.
+        prior_mean: of θ.
+        prior_sd: of every coordinate of θ.
+        L: the curvature of one transition's log-likelihood, for each coordinate.
+        theta: the truth in simulations.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from blts.dynamics import from_probabilities
+    >>> coin = lambda theta, state, action: jnp.stack([jax.nn.sigmoid(theta[0]), jax.nn.sigmoid(-theta[0])])
+    >>> world = from_probabilities(coin, [[0.0], [1.0]], prior_mean=[0.0])
+    >>> type(world).__name__, world.states, world.actions
+    ('Parametric', 2, 1)
+    """
 
     law: Callable[..., Float[Array, " states"]] = static()
     reward_table: Numbers = array(ndim=2)
@@ -118,8 +134,12 @@ def from_probabilities(
         probabilities: a JAX function, for every θ ∈ R^d: map what is constrained, a share by its logit, a rate by its log.
         rewards: the known expected reward of each pair, `[states, actions]`.
         prior_mean: of θ, which has as many coordinates; the prior is N(prior_mean, prior_sd² I).
+        prior_sd: of every coordinate.
         L: the curvature of one transition, in all or in each coordinate: 1/4 for a logit. It sets the samplers' step size.
         theta: the truth in simulations; without it, prior_mean.
+
+    Returns:
+        The dynamics.
 
     >>> import jax, jax.numpy as jnp
     >>> flip = lambda theta, state, action: jnp.stack([jax.nn.sigmoid(theta[0]), jax.nn.sigmoid(-theta[0])])

@@ -25,6 +25,13 @@ class Finite:
 
     A dynamics that inherits it adds sizes, a prior and the curvature. Plans are by policy iteration. One that overrides how
     the world moves in some other way, such as `sample`, says the rest itself.
+
+    >>> import jax, jax.numpy as jnp
+    >>> from blts.dynamics import Finite, from_probabilities
+    >>> coin = lambda theta, state, action: jnp.stack([jax.nn.sigmoid(theta[0]), jax.nn.sigmoid(-theta[0])])
+    >>> world = from_probabilities(coin, [[0.0], [1.0]], prior_mean=[0.0])
+    >>> isinstance(world, Finite), world.transitions(world.true).tolist()
+    (True, [[[0.5, 0.5]], [[0.5, 0.5]]])
     """
 
     states: Any

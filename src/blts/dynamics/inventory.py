@@ -24,6 +24,11 @@ class Inventory(BaseStock, Dynamics):
     θ = log λ with the prior λ ~ Gamma(a, rate b), for a rate cannot be negative. The posterior is exact.
 
     Args:
+        holding: cost of a unit left, a period.
+        shortage: cost of a unit of backlog, a period.
+        rate: λ in simulations.
+        a: shape of the prior of λ.
+        b: rate of that prior.
         levels: how many base stocks there are, 0 … levels - 1; by default as many as `rate` and the prior need. Fewer than
             `rate` needs are refused.
 

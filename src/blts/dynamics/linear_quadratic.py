@@ -25,7 +25,14 @@ MOVES = ("sample", "log_likelihood")
 
 
 class Feedback(NamedTuple):
-    """The policy u = -K x."""
+    """The policy u = -K x.
+
+    >>> from blts.dynamics import LinearQuadratic
+    >>> world = LinearQuadratic()
+    >>> feedback = world.plan(world.true)
+    >>> bool(feedback.stabilises)
+    True
+    """
 
     gain: Scalar
     stabilises: Bool[Array, ""]
@@ -39,6 +46,16 @@ class LinearQuadratic(Dynamics):
     The plan solves the Riccati equation P = q + a² P - (a b P)²/(r + b² P): K = a b P/(r + b² P), average cost P sd². An
     actuator gives at most |u| = `limit`, so that a plan for a wrong θ cannot blow up a stable world. The plan does not know
     the limit: it is 10, or 7 standard deviations of the best action where those are more, and a smaller one is refused.
+
+    Args:
+        a: how much of the state stays, in simulations.
+        b: how much an action moves it, in simulations.
+        q: cost of the state.
+        r: cost of the action.
+        sd: of the noise, known.
+        prior_mean: of (a, b).
+        prior_sd: of both.
+        limit: the largest |u|; None for as much as the best policy needs.
 
     >>> from blts.dynamics import LinearQuadratic
     >>> lq = LinearQuadratic()

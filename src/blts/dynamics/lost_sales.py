@@ -57,6 +57,12 @@ class LostSales(BaseStock, Dynamics):
     own where nothing is ordered), found by policy iteration over order cycles, whatever their structure.
 
     Args:
+        holding: cost of a unit left, a period.
+        price: of a unit sold.
+        rate: λ in simulations.
+        a: shape of the prior of λ.
+        b: rate of that prior.
+        unit_cost: of a unit ordered.
         fixed_cost: of each order; None or 0 where orders are free.
         levels: how many levels of stock there are, 0 … levels - 1; by default as many as `rate` and the prior need.
 

@@ -13,7 +13,14 @@ from ..errors import ConfigError
 
 
 class GridPosterior(NamedTuple):
-    """Each coordinate's marginal: grid points, and the probability of the cell around each."""
+    """Each coordinate's marginal: grid points, and the probability of the cell around each.
+
+    >>> import numpy as np
+    >>> from blts.dynamics import GridPosterior
+    >>> law = GridPosterior(np.array([[0.0, 1.0, 2.0]]), np.array([[0.25, 0.5, 0.25]]))
+    >>> law.mean.tolist(), law.sd.round(3).tolist(), law.quantile(0.5).tolist()
+    ([1.0], [0.707], [1.0])
+    """
 
     points: Float[np.ndarray, "dim points"]
     mass: Float[np.ndarray, "dim points"]
@@ -45,6 +52,19 @@ def quadrature(model: Any, data: Row | Tree, low: Any, high: Any, points: int | 
     """The posterior on an even grid over the box low … high: of stacked rows, or of the model's summary.
 
     A box that cuts off more than a thousandth of the mass at an edge is refused.
+
+    Args:
+        model: a dynamics, or a model.
+        data: rows, stacked along a first axis, or a summary.
+        low: the lower corner of the box, one number or one for each coordinate of θ.
+        high: the upper corner.
+        points: along each coordinate; None for as many as its dimension allows.
+
+    Returns:
+        The marginal of every coordinate.
+
+    Raises:
+        ConfigError: the box cuts off too much.
 
     >>> from blts import random
     >>> from blts.dynamics import Inventory, rollout, summary_of

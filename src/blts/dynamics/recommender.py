@@ -55,6 +55,13 @@ class Recommender(Dynamics):
     earns `rewards[s']`. The prior is φ ~ Beta(a, b), and θ = logit φ, so that no step can leave the domain. In φ the
     log-likelihood is concave; in the paper's θ = 1/φ it is not.
 
+    Args:
+        passive: p(s'|s) without a recommendation, `[points, points]`.
+        rewards: of a visit to each point.
+        phi: φ in simulations.
+        a: first parameter of the prior of φ.
+        b: second parameter of that prior.
+
     >>> from blts.dynamics import recommender
     >>> print(recommender(points=5))
     A recommender of 5 points of interest whose suggestions lift p to p^φ; φ = 0.5 in simulations, with a prior Beta(1, 1).
@@ -220,7 +227,23 @@ class Recommender(Dynamics):
 
 
 def recommender(points: int = 8, width: float = 1.5, phi: float = 0.5, a: float = 1.0, b: float = 1.0) -> Recommender:
-    """Points 0, 1, … on a line: p(s'|s) ∝ exp(-(s - s')²/(2 width²)), and the reward rises from 0 to 1 along it."""
+    """Points 0, 1, … on a line: p(s'|s) ∝ exp(-(s - s')²/(2 width²)), and the reward rises from 0 to 1 along it.
+
+    Args:
+        points: how many there are.
+        width: of the kernel.
+        phi: the true φ of simulations.
+        a: first parameter of the prior of φ, Beta(a, b).
+        b: second parameter of that prior.
+
+    Returns:
+        The world.
+
+    >>> from blts.dynamics import recommender
+    >>> print(recommender(points=4))
+    A recommender of 4 points of interest whose suggestions lift p to p^φ; φ = 0.5 in simulations, with a prior
+    Beta(1, 1).
+    """
     if points < 2 or not width > 0:
         raise ConfigError(f"recommender: points must be ≥ 2 and width > 0; got {points} and {width}.")
     line = np.arange(points)

@@ -36,6 +36,13 @@ class Replacement(Dynamics):
     Running it costs `running` · s²; replacing it (action 1) costs `replacing` instead, and the next round starts at 0. Wear
     stops at the last level. The prior is N(0, prior_sd² I).
 
+    Args:
+        theta: (θ₀, θ₁) in simulations.
+        running: cost of running, times s².
+        replacing: cost of a replacement.
+        prior_sd: of θ.
+        levels: the largest wear.
+
     >>> from blts.dynamics import Replacement
     >>> press = Replacement()
     >>> print(f"replace from {press.plan(press.true)} at {-press.gain(press.true):.4f} a round")

@@ -35,6 +35,13 @@ class LogitRiverSwim(Dynamics):
     Their probabilities are softmax(θ₀, 0, θ₁) in every state, and a move over a bank holds. Left in state 0 earns `small`,
     right in the last state `large`. The prior is N(0, prior_sd² I): two parameters in place of length · 2 · length.
 
+    Args:
+        stroke: the probabilities of right to drift left, hold or advance, in simulations.
+        small: reward of left in state 0.
+        large: reward of right in the last state.
+        prior_sd: of θ.
+        length: how many states there are.
+
     >>> from blts.dynamics import LogitRiverSwim
     >>> river = LogitRiverSwim()
     >>> print(f"{river.gain(river.true):.6f}")

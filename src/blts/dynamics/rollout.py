@@ -12,7 +12,15 @@ from .._typing import PRNGKey, Row, Theta, Tree
 
 
 class Rollout(NamedTuple):
-    """A simulated path: its rows, and where it ended."""
+    """A simulated path: its rows, and where it ended.
+
+    >>> from blts import random
+    >>> from blts.dynamics import LogitRiverSwim, rollout
+    >>> river = LogitRiverSwim()
+    >>> path = rollout(random.key(0), river, river.true, river.plan(river.true), 1000)
+    >>> path.rows.reward.shape
+    (1000,)
+    """
 
     rows: Row
     obs: Tree
@@ -20,6 +28,17 @@ class Rollout(NamedTuple):
 
 def rollout(key: PRNGKey, dynamics: Any, theta: Theta, policy: Tree, rounds: int, explore: Tree | None = None) -> Rollout:
     """`rounds` transitions of a policy from the start. With `explore`, rounds take turns between the two policies.
+
+    Args:
+        key: of the path.
+        dynamics: the world.
+        theta: its true parameters.
+        policy: as `dynamics.plan` returns it.
+        rounds: how many there are.
+        explore: another policy, or None.
+
+    Returns:
+        The rows, and where the path ended.
 
     >>> from blts import random
     >>> from blts.dynamics import LogitRiverSwim

@@ -88,5 +88,20 @@ class Transitions(Model):
 
 
 def summary_of(dynamics: Any, rows: Row) -> Tree:
-    """The summary of stacked rows (a row axis before every number)."""
+    """The summary of stacked rows (a row axis before every number).
+
+    Args:
+        dynamics: one with a summary.
+        rows: as `rollout` returns them.
+
+    Returns:
+        What `add` makes of all rows.
+
+    >>> from blts import random
+    >>> from blts.dynamics import Inventory, rollout, summary_of
+    >>> shop = Inventory()
+    >>> rows = rollout(random.key(0), shop, shop.true, shop.plan(shop.true), 50).rows
+    >>> int(summary_of(shop, rows).rows)
+    50
+    """
     return jax.lax.scan(lambda summary, row: (dynamics.add(summary, row), None), dynamics.empty(), rows)[0]

@@ -12,7 +12,12 @@ from ..declared import attribute, default, required
 
 
 class Step(NamedTuple):
-    """The outcome of one round, as `Env.step` returns it beside the new state."""
+    """The outcome of one round, as `Env.step` returns it beside the new state.
+
+    >>> from blts import Step
+    >>> Step(obs=(), reward=1.2, regret=0.3)
+    Step(obs=(), reward=1.2, regret=0.3, best=None)
+    """
 
     obs: Tree
     """The observation before the next action; `()` for a bandit without contexts."""

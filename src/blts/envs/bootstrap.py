@@ -108,6 +108,10 @@ def rand_hie() -> Bootstrap:
 
     Returns:
         The bandit.
+
+    >>> from blts.envs import rand_hie
+    >>> rand_hie().actions
+    5
     """
     table: dict[str, list[float]] = {}
     with resources.files("blts.data").joinpath("rand_hie.csv").open() as lines:

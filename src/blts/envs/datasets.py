@@ -31,6 +31,15 @@ def dataset(name: str) -> Classification:
 
     Raises:
         ConfigError: there is none of that name, or its package is not installed: how to install it.
+
+    >>> from blts import ConfigError
+    >>> from blts.envs import dataset
+    >>> try:
+    ...     dataset("iris")
+    ... except ConfigError as error:
+    ...     print(error)
+    There is no data set 'iris'; there are digits, wine, breast-cancer, shuttle, letter, satellite, adult, mnist,
+    segment, magic, mushroom.
     """
     if name not in LOADERS:
         raise ConfigError(f"There is no data set {name!r}; there are {', '.join(LOADERS)}.")

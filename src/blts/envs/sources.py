@@ -19,7 +19,17 @@ LARGEST = 1e15
 
 
 class ConstantColumn(UserWarning):
-    """A column of features that is the same in every row, beside a constant or always 0."""
+    """A column of features that is the same in every row, beside a constant or always 0.
+
+    >>> import warnings
+    >>> from blts import ContextTable
+    >>> from blts.envs import ConstantColumn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     table = ContextTable([[1.0, 0.0], [2.0, 0.0]])
+    >>> caught[0].category is ConstantColumn
+    True
+    """
 
 
 @module

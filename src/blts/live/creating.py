@@ -89,7 +89,17 @@ def _insert(
 
 
 class SharedSeed(UserWarning):
-    """Two experiments of a database have the same seed."""
+    """Two experiments of a database have the same seed.
+
+    >>> import warnings
+    >>> from blts.live import Experiment, SharedSeed
+    >>> first = Experiment.create("sqlite://", "one", ["A", "B"], "conversions", seed=3)
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     second = Experiment.create(first.database, "two", ["A", "B"], "conversions", seed=3)
+    >>> [warning.category is SharedSeed for warning in caught]
+    [True]
+    """
 
 
 def _warn_of_seed(name: str, seed: int | None, others: list[str]) -> None:

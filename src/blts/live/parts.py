@@ -50,6 +50,13 @@ SAID = "said"
 
 
 class Arm(NamedTuple):
+    """An arm of an experiment: a label, and what is known of it.
+
+    >>> from blts.live import Arm, Spec
+    >>> Spec.of({"A": {"colour": "green"}, "B": {"colour": "blue"}}, "conversions").arms[0]
+    Arm(label='A', metadata={'colour': 'green'}, options={})
+    """
+
     label: str
     metadata: dict[str, Any] = {}  # noqa: RUF012
     options: dict[str, float] = {}  # noqa: RUF012

@@ -68,7 +68,15 @@ READ: dict[str, Callable[[Any], Any]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-    """The definition of an experiment. `Spec.of` takes what people write; this holds it checked."""
+    """The definition of an experiment. `Spec.of` takes what people write; this holds it checked.
+
+    >>> from blts.live import Spec
+    >>> spec = Spec.of(["A", "B"], "conversions", floor=0.1, window="1d", default_reward=0)
+    >>> spec.window, spec.floor, spec.sampler.name
+    (86400.0, 0.1, 'thompson')
+    >>> Spec.from_json(spec.to_json()) == spec
+    True
+    """
 
     arms: tuple[Arm, ...]
     model: Part

@@ -32,7 +32,12 @@ METHODS = {"ipw": "IPW", "snipw": "self-normalised IPW", "direct": "direct metho
 
 
 class Value(NamedTuple):
-    """An estimated mean reward with its standard error and interval."""
+    """An estimated mean reward with its standard error and interval.
+
+    >>> from blts.logged import Value
+    >>> print(Value(value=0.8, se=0.04, low=0.72, high=0.88))
+    0.8000 [0.7200, 0.8800]
+    """
 
     value: float
     se: float
@@ -61,6 +66,12 @@ class Evaluation:
         effective_size: how many rows of equal weight would say as much: (Σw)²/Σw².
         largest_weight: the largest w.
         warnings: sentences, where the log says little of this policy.
+
+    >>> from blts import logged
+    >>> log = logged.read_log({"action": [0, 1] * 50, "reward": [0, 1, 1, 1] * 25}, propensity=0.5)
+    >>> found = logged.evaluate(log, [0.0, 1.0])
+    >>> found.rows, found.effective_size, round(found.ipw.value, 2)
+    (100, 50.0, 1.0)
     """
 
     ipw: Value
@@ -123,6 +134,11 @@ def constant_values(log: Log, *, model: RewardModel = ridge, folds: int = 5, lev
 
     Returns:
         An evaluation for each label.
+
+    >>> from blts import logged
+    >>> log = logged.read_log({"action": ["a", "b"] * 50, "reward": [0, 1, 1, 1] * 25}, propensity=0.5)
+    >>> {label: round(found.dr.value, 2) for label, found in logged.constant_values(log).items()}
+    {'a': 0.5, 'b': 1.0}
     """
     q = cross_fitted(log, model, folds)
     return {label: _evaluation(log, probabilities(log, a), q, level) for a, label in enumerate(log.labels)}
@@ -137,6 +153,11 @@ def logged_value(log: Log, *, level: float = 0.95) -> Value:
 
     Returns:
         The mean.
+
+    >>> from blts import logged
+    >>> log = logged.read_log({"action": [0, 1] * 50, "reward": [0, 1, 1, 1] * 25}, propensity=0.5)
+    >>> print(logged.logged_value(log))
+    0.7500 [0.6636, 0.8364]
     """
     return mean_value(log.rewards, level)
 
@@ -153,6 +174,11 @@ def compare(log: Log, policy: Any, other: Any, *, model: RewardModel = ridge, fo
 
     Returns:
         The differences. The effective size and the largest weight are those of the policy for which the log says less.
+
+    >>> from blts import logged
+    >>> log = logged.read_log({"action": [0, 1] * 50, "reward": [0, 1, 1, 1] * 25}, propensity=0.5)
+    >>> print(logged.compare(log, [0.0, 1.0], [1.0, 0.0]).dr)
+    0.4994 [0.3575, 0.6413]
     """
     q = cross_fitted(log, model, folds)
     both = [probabilities(log, one) for one in (policy, other)]

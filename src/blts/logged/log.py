@@ -34,6 +34,11 @@ class Log:
         propensities: the probability that the action had when it was played.
         labels: the names of the actions.
         features: the names of the context's columns.
+
+    >>> from blts import logged
+    >>> log = logged.read_log({"action": ["a", "b"] * 20, "reward": [0, 1] * 20}, propensity=0.5)
+    >>> log, len(log), log.labels
+    (Log(40 rows, actions a, b), 40, ('a', 'b'))
     """
 
     contexts: np.ndarray

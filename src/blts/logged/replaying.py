@@ -26,7 +26,14 @@ UNIFORM = 1e-3
 
 
 class Replay(NamedTuple):
-    """What an agent earned in a replay."""
+    """What an agent earned in a replay.
+
+    >>> from blts import Bernoulli, Fixed, Thompson, logged
+    >>> log = logged.read_log({"action": [0, 1] * 200, "reward": [0, 1] * 200}, propensity=0.5)
+    >>> found = logged.replay(log, Thompson(Bernoulli(), arms=2), Fixed(20))
+    >>> len(found.rows) == len(found.rewards), found.batches == len(found.rows) // 20
+    (True, True)
+    """
 
     value: Value
     """The mean reward of the rows that count."""

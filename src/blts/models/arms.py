@@ -27,7 +27,19 @@ class Number(NamedTuple):
 
 
 def numbers_of(model: Any) -> list[Number]:
-    """The traced numbers of a model. A hyper-parameter in a dict is a number, or an array with one entry for each arm."""
+    """The traced numbers of a model. A hyper-parameter in a dict is a number, or an array with one entry for each arm.
+
+    Args:
+        model: any model.
+
+    Returns:
+        Each with its name, its value and its rank for one arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.models import numbers_of
+    >>> [number.name for number in numbers_of(Gaussian())]
+    ['prior_mean', 'prior_sd', 'sd']
+    """
     out = []
     for field in dataclasses.fields(model):
         value = getattr(model, field.name)
@@ -44,7 +56,22 @@ def numbers_of(model: Any) -> list[Number]:
 
 
 def arm_count(model: Any) -> int | None:
-    """How many arms the numbers of a model describe; None where all of them are for one arm."""
+    """How many arms the numbers of a model describe; None where all of them are for one arm.
+
+    Args:
+        model: any model.
+
+    Returns:
+        Their number, or None.
+
+    Raises:
+        ConfigError: one number says that there are more arms than another.
+
+    >>> from blts import Gaussian
+    >>> from blts.models import arm_count
+    >>> arm_count(Gaussian(prior_mean=[0.0, 1.0])), arm_count(Gaussian())
+    (2, None)
+    """
     require_object("The model", model, ("__dataclass_fields__",), "Gaussian(prior_mean=[0.0, 1.0]), of a class with @module")
     counts = {}
     for name, ndim, value, _ in numbers_of(model):
@@ -66,7 +93,23 @@ def arm_count(model: Any) -> int | None:
 
 
 def stack(model: M, arms: int) -> M:
-    """The model with every number repeated to `[arms, …]`, ready to be mapped over its arms."""
+    """The model with every number repeated to `[arms, …]`, ready to be mapped over its arms.
+
+    Args:
+        model: of one arm, or of as many as are wanted.
+        arms: how many there are.
+
+    Returns:
+        A model of the same class.
+
+    Raises:
+        ConfigError: the model has numbers for another number of arms.
+
+    >>> from blts import Gaussian
+    >>> from blts.models import stack
+    >>> stack(Gaussian(sd=2.0), 3).sd.tolist()
+    [2.0, 2.0, 2.0]
+    """
     have = arm_count(model)
     whole(f"{type(model).__name__}: arms", arms)
     if have is not None and have != arms:
@@ -92,11 +135,36 @@ def _repeat(value: Any, arms: int) -> Any:
 
 
 def arm(model: M, index: Int[Array, ""]) -> M:
-    """One arm of a stacked model."""
+    """One arm of a stacked model.
+
+    Args:
+        model: as `stack` returns it.
+        index: of the arm.
+
+    Returns:
+        A model of one arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.models import arm, stack
+    >>> print(arm(stack(Gaussian(prior_mean=[0.0, 1.0]), 2), 1))
+    One arm with Gaussian rewards (prior mean 1, prior sd 1, sd 1), inside the paper's theory: m = L = ν = 1.
+    """
     return jax.tree.map(lambda leaf: pick(leaf, index), model)
 
 
 def first_arm(model: M) -> M:
-    """The first arm, or the model itself where its numbers are for one."""
+    """The first arm, or the model itself where its numbers are for one.
+
+    Args:
+        model: of one arm or of several.
+
+    Returns:
+        A model of one arm.
+
+    >>> from blts import Gaussian
+    >>> from blts.models import first_arm
+    >>> print(first_arm(Gaussian(prior_mean=[3.0, 1.0])))
+    One arm with Gaussian rewards (prior mean 3, prior sd 1, sd 1), inside the paper's theory: m = L = ν = 1.
+    """
     arms = arm_count(model)
     return model if arms is None else jax.tree.map(lambda leaf: leaf[0], stack(model, arms))

@@ -24,7 +24,12 @@ from .printing import sentence
 
 
 class Theory(NamedTuple):
-    """Where a model stands in the paper's theory: its constants of Assumptions 1–4, or why they do not exist."""
+    """Where a model stands in the paper's theory: its constants of Assumptions 1–4, or why they do not exist.
+
+    >>> from blts import Gaussian, Laplace
+    >>> Gaussian(sd=2.0).theory().inside, Laplace().theory().inside
+    (True, False)
+    """
 
     inside: bool
     why: str
@@ -402,7 +407,23 @@ class Model(Contract):
 
 
 def require_model(owner: str, model: Any) -> None:
-    """Refuse what is not a model, saying what it lacks or has lost."""
+    """Refuse what is not a model, saying what it lacks or has lost.
+
+    Args:
+        owner: who asks, for the message.
+        model: what was given.
+
+    Raises:
+        ConfigError: it is no model.
+
+    >>> from blts import ConfigError
+    >>> from blts.models import require_model
+    >>> try:
+    ...     require_model("Thompson", "gaussian")
+    ... except ConfigError as error:
+    ...     print(error)
+    Thompson: model must be an object such as Gaussian(prior_mean=[0.0, 1.0]); got the text 'gaussian'.
+    """
     lost = [name for name in missing(model, Model) if why_lost(model, name)]
     if lost:
         others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""

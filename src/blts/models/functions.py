@@ -126,6 +126,9 @@ def from_functions(
             swapped: chains are then compared by the mean rewards that they predict (`Model.identifiable`).
         **hyper: hyper-parameters, each a number or an array with one entry for each arm, under any names but those above.
 
+    Returns:
+        The model.
+
     >>> import jax.numpy as jnp
     >>> from blts.models import from_functions
     >>> model = from_functions(

@@ -35,6 +35,11 @@ class Moments(NamedTuple):
 
     Unlike Σr and Σr², these lose no digits when the mean is far from zero. `low` is what rounding dropped of the
     mean: without it a float32 mean stops moving once (r - mean)/n is below half a unit in its last place.
+
+    >>> from blts.models import Moments
+    >>> moments = Moments.zero().plus(1.0).plus(3.0)
+    >>> int(moments.n), float(moments.mean), float(moments.m2)
+    (2, 2.0, 2.0)
     """
 
     rows: Int[Array, ""]

@@ -193,6 +193,9 @@ def from_numpyro(
         **hyper: hyper-parameters of the prior, each a number or an array with one entry for each arm, under any names but
             `mean`, `arms`, `features`, `identifiable` and `context`. The likelihood and the mean get those that they name.
 
+    Returns:
+        The model.
+
     >>> import numpyro.distributions as dist
     >>> from blts.models import from_numpyro
     >>> from_numpyro(lambda mu: dist.Laplace(mu, 0.5), lambda loc: {"mu": dist.Normal(loc, 1.0)}, loc=[4.0, 7.0, 10.0]).dim

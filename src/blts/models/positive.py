@@ -120,6 +120,13 @@ class Gamma(Model):
 def Exponential(a: Numbers = 1.0, b: Numbers = 1.0) -> Gamma:
     """Exponential rewards with rate λ ~ Gamma(a, rate b): Gamma rewards of shape 1.
 
+    Args:
+        a: shape of the prior of λ, one number or one for each arm.
+        b: rate of that prior.
+
+    Returns:
+        The model.
+
     >>> from blts.models import Exponential
     >>> Exponential(a=3.0, b=[3.0, 6.0])
     Gamma(shape=1, a=3, b=[3, 6])

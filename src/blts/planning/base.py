@@ -23,6 +23,13 @@ class Plan(NamedTuple):
 
     In a model that is not weakly communicating, the optimal gain depends on the initial state. The certified interval then
     contains the gains from all states, so the residual cannot vanish and `converged` is false.
+
+    >>> import numpy as np
+    >>> from blts.planning import solve
+    >>> right, left = np.eye(3)[[1, 2, 2]], np.eye(3)[[0, 0, 1]]
+    >>> plan = solve(np.stack([left, right], 1), [[0.1, 0], [0, 0], [0, 1]])
+    >>> plan.policy.tolist(), round(float(plan.gain), 9), bool(plan.converged)
+    ([1, 1, 1], 1.0, True)
     """
 
     policy: Int[Array, " states"]
@@ -76,6 +83,11 @@ def expected(transitions: Transitions, values: Float[Array, " states"]) -> Float
 
     Returns:
         E[values(s') | s, a] for every pair.
+
+    >>> import numpy as np
+    >>> from blts.planning import expected
+    >>> expected(np.array([[[0.5, 0.5]], [[0.0, 1.0]]]), np.array([0.0, 2.0])).tolist()
+    [[1.0], [2.0]]
     """
     return transitions.expect(values) if isinstance(transitions, Sparse) else transitions @ values
 
@@ -92,6 +104,12 @@ def residual(
 
     Returns:
         An upper bound on what each policy loses per round.
+
+    >>> import numpy as np
+    >>> from blts.planning import residual, solve
+    >>> swap, rewards = np.eye(2)[::-1][:, None], np.array([[0.0], [1.0]])
+    >>> bool(residual(swap, rewards, solve(swap, rewards)) < 1e-6)
+    True
     """
     h = plan.bias
     q = rewards + jnp.einsum("...sat,...t->...sa", transitions, h)

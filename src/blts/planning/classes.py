@@ -16,6 +16,11 @@ class Structure(NamedTuple):
     """The communicating classes of a model.
 
     In a weakly communicating model the optimal gain is the same from every state. Otherwise it depends on the initial state.
+
+    >>> import numpy as np
+    >>> from blts.planning import structure
+    >>> structure(np.eye(2)[:, None]).closed
+    (True, True)
     """
 
     communicating: bool

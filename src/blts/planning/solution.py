@@ -20,7 +20,17 @@ with evaluations alone they would propagate one state per evaluation."""
 
 
 class NotConverged(BltsError, ArithmeticError):
-    """A model was not solved to the given tolerance. `plan` is the best plan found, with its residual."""
+    """A model was not solved to the given tolerance. `plan` is the best plan found, with its residual.
+
+    >>> import numpy as np
+    >>> from blts.planning import NotConverged, solve
+    >>> rng = np.random.default_rng(0)
+    >>> try:
+    ...     solve(rng.dirichlet(np.ones(20), (20, 3)), rng.random((20, 3)), tolerance=1e-30)
+    ... except NotConverged as error:
+    ...     print(error.plan.residual < 1e-9)
+    True
+    """
 
     def __init__(self, sentence: str, plan: Plan):
         super().__init__(sentence)

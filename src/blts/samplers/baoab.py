@@ -80,5 +80,20 @@ def baoab(
 
     The default step is stable where the posterior is up to 2.5 times as narrow as its scale says, and 20 steps from the posterior
     of half the data end within 0.01 sd of a Gaussian whose variances are 0.25 to 3 times the scale.
+
+    Args:
+        step_size: h: a number or a schedule.
+        steps: how many steps a refresh takes.
+        minibatch: how many rewards a gradient is estimated from; None for all.
+        friction: γ, per unit of h.
+        control_variate: whether minibatch gradients are corrected by the gradient at the mode.
+        scale: what step sizes are in units of; see `Chain`.
+
+    Returns:
+        The chain, for `Perturb` and `Pool`.
+
+    >>> from blts import baoab
+    >>> print(baoab())
+    20 BAOAB steps of 0.8 times the posterior sd on all data
     """
     return Chain(BAOAB(step_size, friction), steps, minibatch, control_variate, scale)

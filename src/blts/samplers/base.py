@@ -18,7 +18,14 @@ Chains = Float[Array, "*chains dim"]
 
 
 class Potential(NamedTuple):
-    """U = -log posterior of every chain's arm."""
+    """U = -log posterior of every chain's arm.
+
+    >>> import jax.numpy as jnp
+    >>> from blts.samplers import Potential
+    >>> U = Potential(lambda x: 0.5 * jnp.sum(x**2, -1), lambda key, x: x, scale=jnp.ones(2))
+    >>> float(U.value(jnp.array([1.0, 2.0])))
+    2.5
+    """
 
     value: Callable[[Chains], Float[Array, "*chains"]]
     grad: Callable[[PRNGKey, Chains], Chains]
@@ -31,11 +38,26 @@ class Potential(NamedTuple):
 
 
 class StepInfo(NamedTuple):
+    """How one step went: what a kernel returns beside its state.
+
+    >>> from blts.samplers import StepInfo
+    >>> StepInfo(acceptance=0.57)
+    StepInfo(acceptance=0.57)
+    """
+
     acceptance: Scalar
     """Share of chains whose proposal was accepted; 1 for an unadjusted kernel."""
 
 
 class State(NamedTuple):
+    """Where chains are: what a kernel is given and returns.
+
+    >>> import numpy as np
+    >>> from blts import Langevin
+    >>> Langevin(step_size=0.1).init(np.zeros((4, 1))).position.shape
+    (4, 1)
+    """
+
     position: Chains
     iteration: Int[Array, ""]
     known: tuple = ()

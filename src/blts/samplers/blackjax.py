@@ -32,6 +32,9 @@ class BlackJAX(Sampler):
     then in posterior sds. The kernel's state is made anew from the position at each step, so a kernel that remembers
     more than its position (a persistent momentum) forgets it.
 
+    Args:
+        build: a function from the log-density and the scale of each coordinate to a BlackJAX sampling algorithm.
+
     >>> from blts.samplers import BlackJAX, Chain
     >>> def barker(log_density, scale):
     ...     import blackjax
@@ -98,13 +101,38 @@ class _HMC:
 
 
 def nuts(step_size: float = 0.8, steps: int = 20) -> Chain:
-    """BlackJAX's no-U-turn sampler; the step size is in posterior sds."""
+    """BlackJAX's no-U-turn sampler; the step size is in posterior sds.
+
+    Args:
+        step_size: of the leapfrog integrator.
+        steps: how many steps a refresh takes.
+
+    Returns:
+        The chain, for `Pool`.
+
+    >>> from blts.samplers import nuts
+    >>> nuts().steps
+    20
+    """
     _blackjax()
     return Chain(BlackJAX(_NUTS(step_size)), steps)
 
 
 def hmc(step_size: float = 0.5, leapfrogs: int = 4, steps: int = 10) -> Chain:
-    """BlackJAX's Hamiltonian Monte Carlo; the step size is in posterior sds."""
+    """BlackJAX's Hamiltonian Monte Carlo; the step size is in posterior sds.
+
+    Args:
+        step_size: of the leapfrog integrator.
+        leapfrogs: how many of its steps a proposal takes.
+        steps: how many proposals a refresh makes.
+
+    Returns:
+        The chain, for `Pool`.
+
+    >>> from blts.samplers import hmc
+    >>> hmc().steps
+    10
+    """
     _blackjax()
     return Chain(BlackJAX(_HMC(step_size, leapfrogs)), steps)
 

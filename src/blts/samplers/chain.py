@@ -54,6 +54,11 @@ class Chain:
         minibatch: how many rewards a gradient is estimated from; None for all.
         control_variate: whether minibatch gradients are corrected by the gradient at the mode.
         scale: what step sizes are in units of; see above.
+
+    >>> from blts import Chain, Langevin
+    >>> chain = Chain(Langevin(step_size=0.1), steps=50, minibatch=32)
+    >>> print(chain)
+    50 Langevin steps of 0.1 times the posterior variance on minibatches of 32
     """
 
     kernel: Sampler
@@ -389,7 +394,22 @@ def sgld(
     control_variate: bool = False,
     scale: str = "information",
 ) -> Chain:
-    """Stochastic gradient Langevin dynamics (Algorithm 1). Each setting is a number, a function, or "theorem"."""
+    """Stochastic gradient Langevin dynamics (Algorithm 1). Each setting is a number, a function, or "theorem".
+
+    Args:
+        step_size: in units of the scale.
+        steps: how many steps a refresh takes.
+        minibatch: how many rewards a gradient is estimated from.
+        control_variate: whether gradients are corrected by the gradient at the mode.
+        scale: what step sizes are in units of; see `Chain`.
+
+    Returns:
+        The chain, for `Perturb` and `Pool`.
+
+    >>> from blts import sgld
+    >>> print(sgld(step_size=0.1, steps=50, minibatch=32))
+    50 Langevin steps of 0.1 times the posterior variance on minibatches of 32
+    """
     if isinstance(step_size, str):
         if step_size != "theorem":
             raise ConfigError(f'sgld: step_size must be a number, a schedule or "theorem"; got {step_size!r}.')
@@ -399,11 +419,37 @@ def sgld(
 
 @register("sampler", "ula")
 def ula(step_size: float | Schedule = 0.1, steps: Steps = 50, *, scale: str = "information") -> Chain:
-    """The unadjusted Langevin algorithm: the same kernel on the full gradient."""
+    """The unadjusted Langevin algorithm: the same kernel on the full gradient.
+
+    Args:
+        step_size: in units of the scale.
+        steps: how many steps a refresh takes.
+        scale: what step sizes are in units of; see `Chain`.
+
+    Returns:
+        The chain, for `Perturb` and `Pool`.
+
+    >>> from blts import ula
+    >>> print(ula(steps=100))
+    100 Langevin steps of 0.1 times the posterior variance on all data
+    """
     return Chain(Langevin(step_size), steps, scale=scale)
 
 
 @register("sampler", "mala")
 def mala(step_size: float | Schedule = 0.5, steps: Steps = 20, *, scale: str = "information") -> Chain:
-    """Metropolis-adjusted Langevin on the full gradient."""
+    """Metropolis-adjusted Langevin on the full gradient.
+
+    Args:
+        step_size: in units of the scale.
+        steps: how many steps a refresh takes.
+        scale: what step sizes are in units of; see `Chain`.
+
+    Returns:
+        The chain, for `Perturb` and `Pool`.
+
+    >>> from blts import mala
+    >>> print(mala())
+    20 MALA steps of 0.5 times the posterior variance on all data
+    """
     return Chain(MALA(step_size), steps, scale=scale)

@@ -37,6 +37,11 @@ class ExponentialIntegrator(Sampler):
         step_size: h, in units of the root of the potential's scale, about a posterior sd: a number or a schedule.
         friction: γ, per unit of h: a number or a schedule.
         temperature: 0 is damped gradient descent without noise, 1 samples the posterior.
+
+    >>> from blts import Chain
+    >>> from blts.samplers import ExponentialIntegrator
+    >>> print(Chain(ExponentialIntegrator(step_size=0.3), steps=40))
+    40 ExponentialIntegrator steps of 0.3 times the posterior sd on all data
     """
 
     step_size: Numbers = array(default=0.3)
@@ -92,5 +97,21 @@ def ulmc(
     control_variate: bool = False,
     scale: str = "information",
 ) -> Chain:
-    """Underdamped Langevin by the exponential integrator, beside which `baoab` is measured; the step size is in posterior sds."""
+    """Underdamped Langevin by the exponential integrator, beside which `baoab` is measured; the step size is in posterior sds.
+
+    Args:
+        step_size: h: a number or a schedule.
+        steps: how many steps a refresh takes.
+        minibatch: how many rewards a gradient is estimated from; None for all.
+        friction: γ, per unit of h.
+        control_variate: whether minibatch gradients are corrected by the gradient at the mode.
+        scale: what step sizes are in units of; see `Chain`.
+
+    Returns:
+        The chain, for `Perturb` and `Pool`.
+
+    >>> from blts.samplers import ulmc
+    >>> print(ulmc())
+    40 ExponentialIntegrator steps of 0.3 times the posterior sd on all data
+    """
     return Chain(ExponentialIntegrator(step_size, friction), steps, minibatch, control_variate, scale)

@@ -21,6 +21,10 @@ class MALA(Sampler):
 
     Args:
         step_size: in units of the potential's scale: a number or a schedule.
+
+    >>> from blts import MALA, Chain
+    >>> print(Chain(MALA(step_size=0.5), steps=20))
+    20 MALA steps of 0.5 times the posterior variance on all data
     """
 
     step_size: Numbers = array(default=0.5)

@@ -23,7 +23,25 @@ Dual = Float[Array, "*chains dual"]
 
 
 class Mirror(Contract):
-    """A mirror map, for `Mirrored`: inherit from this to write one. Methods work along the last axis, for any leading axes."""
+    """A mirror map, for `Mirrored`: inherit from this to write one. Methods work along the last axis, for any leading axes.
+
+    >>> import numpy as np
+    >>> from blts import Mirror
+    >>> class Logarithm(Mirror):
+    ...     def dual(self, x):
+    ...         return np.log(x)
+    ...
+    ...     def primal(self, y):
+    ...         return np.exp(y)
+    ...
+    ...     def log_det(self, y):
+    ...         return y.sum(-1)
+    ...
+    ...     def slope(self, y, x, g):
+    ...         return x * g - 1.0
+    >>> Logarithm().primal(Logarithm().dual(np.array([1.0, 2.0])))
+    array([1., 2.])
+    """
 
     @required
     def dual(self, x: Chains) -> Dual:
@@ -53,7 +71,13 @@ def smallest(x: Chains) -> float:
 
 @module
 class Identity(Mirror):
-    """h = |x|²/2: the whole space, its own dual."""
+    """h = |x|²/2: the whole space, its own dual.
+
+    >>> import numpy as np
+    >>> from blts.samplers import Identity
+    >>> Identity().primal(np.array([1.0, 2.0])).tolist()
+    [1.0, 2.0]
+    """
 
     def dual(self, x: Chains) -> Dual:
         return x
@@ -78,6 +102,13 @@ class Entropic(Mirror):
 
     With v_l = x_l ∂U/∂x_l - 1, the slope is v_l - x_l Σv. For Dirichlet(a), v = -a, and ∇W = A x - a with A = Σa.
     Coordinates below 5e-31 (float32) are given to the potential as that; their y is exact.
+
+    >>> import numpy as np
+    >>> from blts.samplers import Entropic
+    >>> mirror = Entropic()
+    >>> y = mirror.dual(np.array([0.2, 0.3, 0.5]))  # the last one is the reference: y has two coordinates
+    >>> [round(float(p), 3) for p in mirror.primal(y)]
+    [0.2, 0.3, 0.5]
     """
 
     axis: int = static(default=-1)
@@ -136,6 +167,11 @@ class LogBarrier(Mirror):
     is exact for x. It suits laws with a polynomial tail in x, whose 1/x is tame. With an exponential tail, as Gamma's, W is like
     1/|y| at the boundary and ∇W has no bound: an unadjusted step is thrown far away, and MALA refuses nearly all
     there. Use `EntropicOrthant` for those.
+
+    >>> import numpy as np
+    >>> from blts.samplers import LogBarrier
+    >>> LogBarrier().dual(np.array([0.5, 2.0])).tolist()
+    [-2.0, -0.5]
     """
 
     def dual(self, x: Chains) -> Dual:

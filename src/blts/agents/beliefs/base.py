@@ -15,6 +15,14 @@ class Belief(Contract):
     Everything is for all arms at once: `model` is stacked, with one more axis in front of every number, and `jax.vmap` over it
     gives one arm. A subclass is a frozen dataclass whose annotated fields are its arguments (see `module`); it must define `init`,
     `empty`, `remember`, `refresh` and `draw`.
+
+    >>> from blts import Belief, Gaussian, Laplace, Thompson
+    >>> Thompson(Gaussian(prior_mean=[0.0, 1.0])).belief
+    Exact()
+    >>> [type(Thompson(model(prior_mean=[0.0, 1.0])).belief).__name__ for model in (Gaussian, Laplace)]
+    ['Exact', 'Pool']
+    >>> isinstance(Thompson(Gaussian(prior_mean=[0.0, 1.0])).belief, Belief)
+    True
     """
 
     @required

@@ -20,7 +20,14 @@ from .diagnostics import finite_numbers
 
 @module
 class Exact(Belief):
-    """Draws from the exact posterior of a conjugate model, anew each round."""
+    """Draws from the exact posterior of a conjugate model, anew each round.
+
+    >>> from blts import Exact, Gaussian, Thompson
+    >>> print(Thompson(Gaussian(prior_mean=[0.0, 1.0]), Exact()))
+    Thompson sampling, exact posterior draws each round.
+    2 arms with Gaussian rewards (prior mean [0, 1], prior sd 1 (×2), sd 1 (×2)), inside the paper's theory: m = L =
+    ν = 1.
+    """
 
     def check_model(self, model):
         if not model.has_posterior:

@@ -43,6 +43,13 @@ class Perturb(OnChain, Belief):
     Args:
         chain: what runs at a refresh.
         gamma: γ, which narrows the draws around the chain's end; "theorem" for what the theory says.
+
+    >>> from blts import Laplace, Perturb, Thompson, sgld
+    >>> print(Thompson(Laplace(prior_mean=[0.0, 1.0]), Perturb(sgld())))
+    Thompson sampling, 50 Langevin steps of 0.1 times the posterior variance on minibatches of 32, each round
+    drawing around the chain's end with γ = 1.
+    2 arms with Laplace rewards (prior mean [0, 1], prior sd 1 (×2), scale 1 (×2)), outside the paper's theory: log
+    p has a kink at r = θ and is linear elsewhere, so neither m, L nor ν exists.
     """
 
     chain: Chain

@@ -38,6 +38,13 @@ class Pool(OnChain, Belief):
     Args:
         chain: what runs at a refresh.
         size: chains an arm.
+
+    >>> from blts import Laplace, Pool, Thompson, mala
+    >>> print(Thompson(Laplace(prior_mean=[0.0, 1.0]), Pool(mala(), size=64)))
+    Thompson sampling, 20 MALA steps of 0.5 times the posterior variance on all data, 64 chains an arm, whose final
+    states are the draws.
+    2 arms with Laplace rewards (prior mean [0, 1], prior sd 1 (×2), scale 1 (×2)), outside the paper's theory: log
+    p has a kink at r = θ and is linear elsewhere, so neither m, L nor ν exists.
     """
 
     chain: Chain

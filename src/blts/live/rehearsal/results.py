@@ -21,6 +21,12 @@ class Rehearsal:
     """The outcomes of all replications of a rehearsal. `print` shows the table, `figure` draws, `to_dict` is for JSON.
 
     Arrays have one row for each replication.
+
+    >>> from blts.live import Spec, rehearse
+    >>> spec = Spec.of(["A", "B"], "bernoulli", batching={"name": "fixed", "size": 50})
+    >>> found = rehearse(spec, {"A": 0.1, "B": 0.9}, units=200, replications=4)
+    >>> found.labels, found.plays.sum(1).tolist()
+    (['A', 'B'], [200, 200, 200, 200])
     """
 
     specification: str

@@ -35,6 +35,16 @@ class RowSampler(Contract):
     """How rows of transition probabilities are drawn: inherit from this to write a row sampler.
 
     A subclass is a frozen dataclass whose annotated fields are its arguments (see `module`); it must define `draw`.
+
+    >>> import jax.numpy as jnp
+    >>> from blts import RowSampler
+    >>> from blts.samplers.rows import Draw
+    >>> class PosteriorMean(RowSampler):  # certainty equivalence
+    ...     def draw(self, keys, alpha, counts, start, log_prior=None):
+    ...         total = alpha + counts
+    ...         return Draw(total / total.sum(-1, keepdims=True), jnp.ones(len(total)))
+    >>> PosteriorMean().draw(None, jnp.ones((1, 2)), jnp.array([[2, 0]]), None).rows.tolist()
+    [[0.75, 0.25]]
     """
 
     @required

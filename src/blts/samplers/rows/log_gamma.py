@@ -35,6 +35,12 @@ class LogGammaRows(RowSampler):
     Args:
         steps: how many steps a refresh takes; None for 6, and 150 with a log_prior.
         step: h.
+
+    >>> from blts import PSRL, LogGammaRows, Rows, Tabular
+    >>> from blts.envs import riverswim
+    >>> agent = PSRL(Tabular(riverswim(states=6).rewards), Rows(LogGammaRows()))
+    >>> agent.actions
+    2
     """
 
     steps: int | None = static(default=None)

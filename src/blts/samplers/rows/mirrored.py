@@ -44,6 +44,10 @@ class MirroredRows(RowSampler):
         step: step size of the dual chain.
         steps: how many steps a refresh takes.
         minibatch: how many transitions a gradient is estimated from; None for all.
+
+    >>> from blts import MirroredRows
+    >>> MirroredRows(step=0.2, steps=100)
+    MirroredRows(step=0.2, steps=100, minibatch=None)
     """
 
     step: Numbers = array(default=0.5)
