@@ -159,8 +159,7 @@ class Chain:
         R, A, C, dim = theta.shape
         pairs, lanes = R * A, R * A * C
         worth = n.reshape(pairs)
-        rows_of = history.counts if isinstance(history, Log) else jnp.ceil(n).astype(int) if _fractional(n) else n
-        count = rows_of.reshape(pairs)
+        count = worth if jnp.issubdtype(n.dtype, jnp.integer) else _whole(history, n).reshape(pairs)
         # Lanes of a block have about as many rows: between two powers of two. Those without any come last.
         bits = 8 * count.dtype.itemsize
         by_count = order(jnp.where(count > 0, lax.clz(count - 1), bits + 1), bits + 1)
@@ -375,8 +374,9 @@ class Chain:
         return state.position, ChainInfo(accepted / limit, mean, variances, steps, seen(state.position))
 
 
-def _fractional(n: Array) -> bool:
-    return jnp.issubdtype(n.dtype, jnp.floating)
+def _whole(history: Tree, worth: Float[Array, "block arms"]) -> Int[Array, "block arms"]:
+    """How many rows each arm has, where rows count for less than one; of summaries, which have no rows, a bound on it."""
+    return history.counts if isinstance(history, Log) else jnp.ceil(worth).astype(int)
 
 
 def _ceil_div(a, b):

@@ -88,8 +88,8 @@ class Discounted(Forgetting, Belief):
     def refresh(self, keys, model, state, history):
         if isinstance(history, Recent):
             return self.belief.refresh(keys, Weighted(model), state, self._weighed(model, history))
-        if isinstance(self.belief, Exact):
-            history = jax.vmap(lambda summaries: self.belief.of_summaries(model, summaries))(history)
+        if isinstance(belief := self.belief, Exact):
+            history = jax.vmap(lambda summaries: belief.of_summaries(model, summaries))(history)
         return self.belief.refresh(keys, model, state, history)
 
     def _weighed(self, model: Model, history: Recent) -> Log:

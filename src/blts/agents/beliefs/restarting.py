@@ -46,7 +46,7 @@ class Restarting(Forgetting, Belief):
     Args:
         belief: how the posterior is held: any belief.
         alarm: about the probability that an arm whose mean does not change is ever restarted.
-        least: rewards on both sides of a change.
+        least: rewards on both sides of a change: with few, rare rewards that come close together are taken for one.
         everywhere: whether a change of one arm restarts all.
 
     >>> from blts import Exact, Restarting
@@ -56,7 +56,7 @@ class Restarting(Forgetting, Belief):
 
     belief: Belief
     alarm: Numbers = array(default=0.01)
-    least: int = static(default=5)
+    least: int = static(default=20)
     everywhere: bool = static(default=False)
 
     def check(self):
