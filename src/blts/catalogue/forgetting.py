@@ -15,7 +15,7 @@ def forgetting(belief: agents.Belief, forget: Any) -> agents.Belief:
 
     Args:
         belief: how the posterior is held.
-        forget: what is forgotten: None for nothing, or one of `WAYS`, with other numbers; "restart 0.05" has other false alarms.
+        forget: what is forgotten: None or "nothing", or one of `WAYS`, with other numbers; "restart 0.05" has other false alarms.
 
     Returns:
         The belief.
@@ -28,7 +28,7 @@ def forgetting(belief: agents.Belief, forget: Any) -> agents.Belief:
     >>> print(forgetting(Exact(), "window 800"))
     exact posterior draws each round, of the last 800 rounds
     """
-    if forget is None:
+    if forget in (None, "nothing"):
         return belief
     match forget.split() if isinstance(forget, str) else []:
         case ["discount", number] if _is_number(number):
@@ -38,8 +38,8 @@ def forgetting(belief: agents.Belief, forget: Any) -> agents.Belief:
         case ["restart", *rest] if (numbers := [word for word in rest if word != "everywhere"]) == [] or (
             len(numbers) == 1 and _is_number(numbers[0])
         ):
-            alarm = {"alarm": float(numbers[0])} if numbers else {}
-            return agents.Restarting(belief, **alarm, everywhere="everywhere" in rest)
+            alarm = float(numbers[0]) if numbers else 0.01
+            return agents.Restarting(belief, alarm, everywhere="everywhere" in rest)
     raise ConfigError(f"forget must be {WAYS}; got {forget!r}.")
 
 
