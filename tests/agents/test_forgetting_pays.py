@@ -1,6 +1,7 @@
-"""What forgetting saves where means drift, and what it costs where they do not. Runs share their seeds, so they are compared in pairs.
+"""What forgetting saves where means drift, and what it costs where they do not.
 
-The factors were measured with `blts paper drift`; these tests ask for less than was measured, by what the standard errors leave open.
+Runs share their seeds, so they are compared in pairs. The study `drift` has the factors; less is asked for here, by what the
+standard errors of few runs leave open.
 """
 
 from __future__ import annotations
