@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from blts import _random, loop
-from blts.agents import Exact, Perturb, Pool, Thompson
+from blts.agents import Discounted, Exact, Perturb, Pool, Restarting, Thompson, Windowed
 from blts.batching import DoublingCounts
 from blts.envs import Bandit
 from blts.models import (
@@ -41,6 +41,11 @@ MODELS = {
     "StudentT": StudentT(prior_mean=[0.0, 0.5, 1.0]),
 }
 BELIEFS = {"Exact": Exact(), "Perturb": Perturb(ula(steps=2)), "SGLD": Perturb(sgld(steps=2)), "Pool": Pool(mala(steps=2), 4)}
+FORGETTING = {
+    "Discounted": Discounted(Exact(), 0.9),
+    "Windowed": Windowed(Pool(mala(steps=2), 4), 5),
+    "Restarting": Restarting(Exact()),
+}
 
 
 def spied(value: Any, names: tuple[str, ...], called: set[str], *, facts: bool = False) -> Any:

@@ -191,7 +191,7 @@ def test_a_batching_scheme_runs(batching, world):
     assert repr(copy) == repr(scheme) == repr(pickle.loads(pickle.dumps(scheme)))
 
 
-COUNTING = ("dynamic", "doubled-since-switch", "tsde", "ucrl2")
+COUNTING = ("dynamic", "doubled-since-switch", "tsde", "ucrl2", "aged")
 
 
 @pytest.mark.parametrize("batching", SCHEMES)

@@ -20,7 +20,7 @@ import pytest
 from blts import Belief, _random, leap
 from blts._module import module
 from blts.agents import UCB1, BayesUCB, EpsilonGreedy, Exact, Perturb, SuccessiveElimination, Thompson, Uniform
-from blts.batching import DoubledSinceSwitch, DoublingCounts, Fixed, Grid, OneOf, Sequential, StaticDoubling
+from blts.batching import Aged, DoubledSinceSwitch, DoublingCounts, Fixed, Grid, OneOf, Sequential, StaticDoubling
 from blts.declared import missing
 from blts.envs import Bandit, Bootstrap
 from blts.errors import ConfigError
@@ -31,7 +31,7 @@ from blts.models import (
     stack,
 )
 from blts.samplers import sgld, ula
-from overridden import ARMS, BELIEFS, HORIZON, MODELS, PLAIN, Parts, spied, trace_stepping
+from overridden import ARMS, BELIEFS, FORGETTING, HORIZON, MODELS, PLAIN, Parts, spied, trace_stepping
 
 SKIPPED = {"check", "theory", "with_means", "with_sd", "tsde", "ucrl2", "minimax", "geometric"}
 """Constructors and descriptions: they say nothing about the run of an object that exists."""
@@ -43,6 +43,7 @@ SCHEMES = {
     "StaticDoubling": StaticDoubling(),
     "Grid": Grid((5, 20)),
     "OneOf": OneOf((Sequential(), DoublingCounts()), 1),
+    "Aged": Aged(DoublingCounts(), 9),
 }
 
 
@@ -120,7 +121,7 @@ def cases():
             fits = model.has_posterior if belief_name == "Exact" else name in ("Gaussian", "Laplace")
             if fits:
                 yield f"{name} with {belief_name}", "model", model, functools.partial(Parts.with_belief, belief)
-    for name, belief in BELIEFS.items():
+    for name, belief in (BELIEFS | FORGETTING).items():
         yield name, "belief", belief, lambda b: Parts(model=PLAIN, belief=b)
         yield f"Thompson with {name}", "agent", Thompson(PLAIN, belief), lambda a: Parts(model=PLAIN, agent=a)
     for name, chain in (("ula", ula(steps=2)), ("sgld", sgld(steps=2))):

@@ -2,12 +2,15 @@
 
 from .base import Agent as Agent
 from .beliefs import Belief as Belief
+from .beliefs import Discounted as Discounted
 from .beliefs import Exact as Exact
 from .beliefs import LaplaceApproximation as LaplaceApproximation
 from .beliefs import LastLayer as LastLayer
 from .beliefs import Perturb as Perturb
 from .beliefs import Pool as Pool
+from .beliefs import Restarting as Restarting
 from .beliefs import Tempered as Tempered
+from .beliefs import Windowed as Windowed
 from .estimates import UCB as UCB
 from .estimates import Greedy as Greedy
 from .estimates import SquareCB as SquareCB

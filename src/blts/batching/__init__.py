@@ -1,5 +1,6 @@
 """Batching schemes: after which rounds the agent sees its rewards and the posterior is refreshed."""
 
+from .aged import Aged as Aged
 from .base import Batching as Batching
 from .chance import Geometric as Geometric
 from .choice import OneOf as OneOf

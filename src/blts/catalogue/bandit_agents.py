@@ -1,4 +1,7 @@
-"""Named agents for bandits. A builder takes the `Setting` (`on`) and its own options, which `--set` changes."""
+"""Named agents for bandits. A builder takes the `Setting` (`on`) and its own options, which `--set` changes.
+
+`forget` is what Thompson sampling forgets, such as "window 800" (see `forgetting`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,12 @@ from typing import Any
 
 from .. import agents, samplers
 from ..registry import build, register
+from .forgetting import forgetting
 from .setting import Setting
 
 
-def _thompson(on: Setting, belief: Any) -> agents.Thompson:
-    return agents.Thompson(on.model, belief, on.actions, on.shared, on.features)
+def _thompson(on: Setting, belief: Any, forget: str | None) -> agents.Thompson:
+    return agents.Thompson(on.model, forgetting(belief, forget), on.actions, on.shared, on.features)
 
 
 def _belief(on: Setting, chain: samplers.Chain, gamma: float | str | None, pool: int) -> Any:
@@ -38,48 +42,50 @@ def _controlled(on: Setting, minibatch: int | str | None, control_variate: bool 
 
 
 @register("agent", "blts")
-def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=None, pool=0, control_variate=None):
+def blts(on: Setting, step_size=0.1, steps=50, minibatch=32, gamma=None, pool=0, control_variate=None, forget=None):
     """Langevin Thompson sampling with SGLD (Algorithms 1 and 2); with dynamic batching this is BLTS."""
     chain = samplers.sgld(step_size, steps, minibatch, control_variate=_controlled(on, minibatch, control_variate))
-    return _thompson(on, _belief(on, chain, gamma, pool))
+    return _thompson(on, _belief(on, chain, gamma, pool), forget)
 
 
 @register("agent", "thompson")
-def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS, sampler=None):
+def thompson(on: Setting, pool=256, steps=agents.beliefs.DEFAULT_STEPS, sampler=None, forget=None):
     """Thompson sampling with exact draws where the model has them, and a pool of adjusted chains around the modes elsewhere.
 
     With the name of a sampler as `sampler`, a pool of its chains for every model.
     """
     if sampler is None:
-        return _thompson(on, agents.beliefs.default_belief(on.model, pool, steps))
+        return _thompson(on, agents.beliefs.default_belief(on.model, pool, steps), forget)
     chain = dataclasses.replace(build("sampler", sampler), steps=steps)
-    return _thompson(on, agents.Pool(chain, pool))
+    return _thompson(on, agents.Pool(chain, pool), forget)
 
 
 @register("agent", "exact-ts")
-def exact_ts(on: Setting):
+def exact_ts(on: Setting, forget=None):
     """Thompson sampling with exact posterior draws, for conjugate models."""
-    return _thompson(on, agents.Exact())
+    return _thompson(on, agents.Exact(), forget)
 
 
 @register("agent", "ula-ts")
-def ula_ts(on: Setting, step_size=0.1, steps=50, gamma=None, pool=0):
+def ula_ts(on: Setting, step_size=0.1, steps=50, gamma=None, pool=0, forget=None):
     """Thompson sampling with the unadjusted Langevin algorithm on all data."""
-    return _thompson(on, _belief(on, samplers.ula(step_size, steps), gamma, pool))
+    return _thompson(on, _belief(on, samplers.ula(step_size, steps), gamma, pool), forget)
 
 
 @register("agent", "mala-ts")
-def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64):
+def mala_ts(on: Setting, step_size=0.5, steps=20, gamma=1.0, pool=64, forget=None):
     """Thompson sampling with a pool of Metropolis-adjusted Langevin chains on all data."""
-    return _thompson(on, _belief(on, samplers.mala(step_size, steps), gamma, pool))
+    return _thompson(on, _belief(on, samplers.mala(step_size, steps), gamma, pool), forget)
 
 
 @register("agent", "baoab-ts")
-def baoab_ts(on: Setting, step_size=0.8, friction=1.4, steps=20, minibatch=None, gamma=None, pool=64, control_variate=None):
+def baoab_ts(
+    on: Setting, step_size=0.8, friction=1.4, steps=20, minibatch=None, gamma=None, pool=64, control_variate=None, forget=None
+):
     """Thompson sampling with a pool of underdamped Langevin chains (BAOAB), on all data or on minibatches."""
     controlled = _controlled(on, minibatch, control_variate)
     chain = samplers.baoab(step_size, steps, minibatch, friction=friction, control_variate=controlled)
-    return _thompson(on, _belief(on, chain, gamma, pool))
+    return _thompson(on, _belief(on, chain, gamma, pool), forget)
 
 
 register("agent", "ucb1", "UCB1: bonus on plays, mean on observed rewards.", prior=False)(agents.UCB1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .. import batching
-from ..registry import register
+from ..registry import build, register
 from .setting import Setting
 
 register("batching", "sequential", "Rewards are seen after every round.")(batching.Sequential)
@@ -68,3 +68,9 @@ def minimax_grid(on: Setting, batches=5):
 def geometric_grid(on: Setting, batches=5):
     """The geometric grid of Gao et al. (2019) with `batches` batches."""
     return batching.Grid.geometric(on.horizon, batches)
+
+
+@register("batching", "aged")
+def aged(on: Setting, scheme="dynamic", rounds=100):
+    """A batch closes when it does under another scheme, or after `rounds` rounds, for worlds that change."""
+    return batching.Aged(build("batching", scheme, on), rounds)

@@ -8,6 +8,11 @@ from .bootstrap import rand_hie as rand_hie
 from .classification import Classification as Classification
 from .contextual import Contextual as Contextual
 from .datasets import dataset as dataset
+from .drift import AbruptChanges as AbruptChanges
+from .drift import Drift as Drift
+from .drift import RandomWalk as RandomWalk
+from .drift import Seasonal as Seasonal
+from .drifting import Drifting as Drifting
 from .garnet import garnet as garnet
 from .gymnasium import from_gymnasium as from_gymnasium
 from .gymnasium import states_of as states_of

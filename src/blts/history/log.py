@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -37,6 +37,8 @@ class Log(NamedTuple):
     size: Int[Array, ""]
     summary: Tree = ()
     """Each action's summary where its model has an exact posterior: what a sampler is measured against."""
+    worth: Any = ()
+    """How many rows those of each action count for, `[actions]`, where rows have weights; empty where each counts for one."""
 
     @staticmethod
     def empty(row: Row, capacity: int, actions: int, summary: Tree = ()) -> Log:

@@ -51,6 +51,8 @@ def counts_of(history: Tree) -> Int[Array, "*block arms"]:
         history: a log, or summaries with a count of rows.
 
     Returns:
-        The counts.
+        The counts; where rows have weights, as in `Discounted`, how many rewards they count for: no whole numbers.
     """
-    return history.counts if isinstance(history, Log) else history.rows
+    if not isinstance(history, Log):
+        return history.rows
+    return history.counts if isinstance(history.worth, tuple) else history.worth

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import _random
 from .._typing import Row
-from ..batching import DoublingCounts, OneOf
+from ..batching import Aged, DoublingCounts, OneOf
 from ..declared import provides, why_lost
 from ..errors import ConfigError
 from ..history import Log
@@ -125,8 +125,14 @@ def _overridden_memory(agent: Any) -> str | None:
 
 
 def _of_batching(batching: Any, actions: int) -> str | None:
-    for scheme in (*batching.schemes, batching) if isinstance(batching, OneOf) else (batching,):
+    for scheme in _schemes(batching):
         for name in ("room", "advance"):
             if not provides(scheme, name):
                 return why_lost(scheme, name) or f"{type(scheme).__name__} does not say when a batch ends before it does"
     return None
+
+
+def _schemes(batching: Any) -> list[Any]:
+    """A scheme, after those that it is made of."""
+    parts = batching.schemes if isinstance(batching, OneOf) else (batching.scheme,) if isinstance(batching, Aged) else ()
+    return [scheme for part in parts for scheme in _schemes(part)] + [batching]

@@ -44,6 +44,8 @@ class Closed(NamedTuple):
     """Whether it is over; never without a window."""
     cutoff: float | None
     """Decisions whose window began later are not learned from yet."""
+    since: float | None
+    """Decisions whose window began earlier are forgotten."""
     default: float | None
 
     @staticmethod
@@ -66,7 +68,8 @@ class Closed(NamedTuple):
             if spec.window is not None and spec.learn == "closed"
             else None
         )
-        return Closed(fold, starts, over, cutoff, spec.default_reward)
+        since = None if spec.forget is None else now - spec.forget
+        return Closed(fold, starts, over, cutoff, since, spec.default_reward)
 
     def awaited(self, began: int, closing: int) -> int:
         """How many decisions of a closed batch cannot be learned from yet: their reward, or with a window its end, is awaited."""
@@ -82,4 +85,4 @@ class Closed(NamedTuple):
 
     def rows(self, explicit: bool) -> Rewards:
         """The rewards to learn from, with the default reward of silent decisions."""
-        return self.fold.with_reward(self.silent(), self.default).rows(explicit, self.cutoff)
+        return self.fold.with_reward(self.silent(), self.default).rows(explicit, self.cutoff, self.since)

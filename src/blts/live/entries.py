@@ -198,6 +198,7 @@ def about(
     repeat: int = 0,
     force: bool = False,
     cutoff: float | None = None,
+    since: float | None = None,
     known: int | None = None,
     misfit: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -215,6 +216,7 @@ def about(
         repeat: refreshes there were since the last decision.
         force: whether the batch was closed before its rewards were in.
         cutoff: when the last window began that was over; None where windows do not matter.
+        since: when the first decision was made, or exposed, that was not forgotten; None where none is.
         known: how many decisions there were when the refresh began; None where there was none.
         misfit: how the model does not fit the rewards.
 
@@ -235,6 +237,7 @@ def about(
         "repeat": repeat,
         "force": force,
         "cutoff": cutoff,
+        "since": since,
         "known": known,
         "misfit": list(misfit),
         "diagnostics": {"finite": True} if diagnostics is None else diagnostics,

@@ -152,12 +152,13 @@ class Fold(NamedTuple):
         standing[which] = reward + 0.0  # as it will be stored
         return self._replace(rewards=standing)
 
-    def rows(self, explicit: bool, cutoff: float | None) -> Rewards:
+    def rows(self, explicit: bool, cutoff: float | None, since: float | None = None) -> Rewards:
         """The rewards to learn from.
 
         Args:
             explicit: leave out decisions that were not exposed.
             cutoff: leave out decisions whose window began after it; None leaves out none.
+            since: leave out decisions whose window began before it, which are forgotten; None leaves out none.
 
         Returns:
             Rewards in the order of their decisions.
@@ -167,6 +168,8 @@ class Fold(NamedTuple):
             ok &= ~np.isnan(self.exposed)
         if cutoff is not None:
             ok &= self.starts(explicit) <= cutoff
+        if since is not None:
+            ok &= self.starts(explicit) >= since
         here = np.flatnonzero(ok)
         return Rewards(here + 1, self.arms[here], self.rewards[here], None if self.x is None else self.x[here])
 

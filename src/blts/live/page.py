@@ -178,6 +178,7 @@ def _settings(now: dict[str, Any], spec: Spec) -> dict[str, Any]:
     names = ("model", "prior", "sampler", "batching", "floor", "control", "control_share", "burn_in", "window", "learn", "exposure")
     shown = {name.replace("_", " "): now.get(name) for name in names}
     shown["window"] = None if now["window"] is None else in_words(now["window"])
+    shown["forgets after"] = None if spec.forget is None else in_words(spec.forget)
     shown["silence counts as"] = None if spec.default_reward is None else f"{spec.default_reward:g}"
     rule = {} if spec.stop is None else {k: v for k, v in spec.stop._asdict().items() if v is not None}
     shown["stopping rule"] = ", ".join(f"{name} {value}" for name, value in rule.items()) or None

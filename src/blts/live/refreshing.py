@@ -36,6 +36,8 @@ class Computed(NamedTuple):
     rows: ledger.Rewards
     cutoff: float | None
     """Decisions whose window began later are not learned from yet."""
+    since: float | None
+    """Decisions whose window began earlier are forgotten."""
     made: Policy
     """The new version; only its number is not given yet."""
     diagnostics: dict[str, Any]
@@ -104,7 +106,8 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     failed += too_fine(data.arms, data.rewards)
     wrong = _misfits(made, data)
     ts = (silent + 1).tolist()
-    return Computed(row, current, row.position + len(ts), ts, rows, closed.cutoff, made, info, failed, wrong, repeat, force, now)
+    limits = closed.cutoff, closed.since
+    return Computed(row, current, row.position + len(ts), ts, rows, *limits, made, info, failed, wrong, repeat, force, now)
 
 
 def _close(session: Session, c: sa.Connection, row: DbRow, computed: Computed) -> None:
@@ -204,7 +207,7 @@ def _commit(session: Session, c: sa.Connection, new: Computed, row: DbRow) -> Re
     change.now = new.now
     kind = _settle(session, change, silent)
     version, in_use = row.versions + 1, not new.failings
-    settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff, "known": new.row.t}
+    settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff, "since": new.since, "known": new.row.t}
     about = entries.about(
         session,
         current.arms,

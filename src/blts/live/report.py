@@ -18,6 +18,7 @@ from .conclusions.counted import counted
 from .conclusions.feedback import feedback
 from .conclusions.posterior import LEVEL, compile_draws
 from .conclusions.words import number
+from .durations import in_words
 from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
 from .metrics import stopping
@@ -163,6 +164,8 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
         "" if np.isnan(law).any() else f"; it plays {current.labels[int(law.argmax())]!r} most, with probability {law.max():.2g}"
     )
     of = f"{learned} rewards of active arms, this report from {rewards}"
+    if (forget := experiment.spec.forget) is not None:
+        of += f": it forgets decisions older than {in_words(forget)}, and estimates, posterior and recommendation here do not"
     return f"The policy in use (version {current.version}) has learned from {of}{plays}."
 
 

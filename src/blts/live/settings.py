@@ -31,6 +31,7 @@ def check_settings(spec: Spec) -> None:
     number("window", lambda x: x >= 0, "a number of seconds ≥ 0", optional=True)
     number("refresh_rewards", lambda x: x >= 1, "a whole number ≥ 1", whole=True, optional=True)
     number("refresh_seconds", lambda x: x > 0, "a number of seconds > 0", optional=True)
+    number("forget", lambda x: x > 0, "a number of seconds > 0", optional=True)
     number("default_reward", lambda x: True, "a finite number", optional=True)
     number("cap", lambda x: True, "a finite number", optional=True)
     number("rhat", lambda x: x > 1, "a number above 1")

@@ -62,6 +62,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "stop": rule_of,
     "window": lambda given: seconds_of("window", given) if isinstance(given, str) else given,
     "refresh_seconds": lambda given: seconds_of("refresh_seconds", given) if isinstance(given, str) else given,
+    "forget": lambda given: seconds_of("forget", given) if isinstance(given, str) else given,
 }
 """Settings that are written as tables, or as durations such as "1d"."""
 
@@ -110,6 +111,8 @@ class Spec:
     """Refresh also after so many new entries of rewards, whether or not the batch is closed."""
     refresh_seconds: float | None = None
     """Refresh also so many seconds after the last refresh, if there is anything new to learn from."""
+    forget: float | None = None
+    """Refreshes do not learn from decisions that are older than so many seconds, where rewards change with time; None for all."""
     default_reward: float | None = None
     """What a decision has earned whose window passed in silence; without it such a decision is left out."""
     cap: float | None = None
@@ -247,6 +250,10 @@ class Spec:
             )
         if self.default_reward is not None and self.window is None:
             raise ConfigError('A default reward needs an attribution window; give one too, such as window="1d".')
+        if self.forget is not None and self.window is not None and self.learn == "closed" and self.forget <= self.window:
+            raise ConfigError(
+                "forget must be longer than the window, or decisions would be forgotten before they are learned from."
+            )
         metrics_of(self.metrics)
         rule_of(self.stop)
         self._check_counts()

@@ -64,6 +64,7 @@ def status(session: Session) -> dict[str, Any]:
         "control_share": session.spec.control_share,
         "burn_in": session.spec.burn_in,
         "window": session.spec.window,
+        "forget": session.spec.forget,
         "default_reward": session.spec.default_reward,
         "learn": session.spec.learn,
         "exposure": session.spec.exposure,

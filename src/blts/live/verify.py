@@ -218,7 +218,7 @@ class _Replay:
         about = json.loads(entry.about)
         known = about.get("known", entry.t)  # decisions that were made while it was computed came later
         self.fold = self.fold.until(self.c, entry.watermark, known)
-        rows = self.fold.rows(self.session.spec.exposure == "explicit", about.get("cutoff"))
+        rows = self.fold.rows(self.session.spec.exposure == "explicit", about.get("cutoff"), about.get("since"))
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
         return refreshing.learned(self.session, current, rows, known, about["repeat"])[0]

@@ -40,6 +40,10 @@ class Successes(NamedTuple):
     def join(self, other: Successes) -> Successes:
         return Successes(self.rows + other.rows, self.ones + other.ones)
 
+    def scaled(self, factor: Scalar) -> Successes:
+        """The counts of rows that count `factor` times as much."""
+        return Successes(factor * self.rows, factor * self.ones)
+
     @property
     def total(self) -> Scalar:
         return self.ones.astype(float)

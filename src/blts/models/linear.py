@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _random
 from .._module import array, finite, is_concrete, module, positive, require, short
-from .._typing import Array, Int, Numbers
+from .._typing import Array, Int, Numbers, Scalar
 from ..declared import fact, rests_on
 from ..errors import ConfigError
 from ..factors import cholesky, solve, solve_lower, solve_transposed
@@ -29,6 +29,10 @@ class Equations(NamedTuple):
     gram: Sum
     moment: Sum
     square: Sum
+
+    def scaled(self, factor: Scalar) -> Equations:
+        """The equations of rows that count `factor` times as much."""
+        return Equations(factor * self.rows, *(part.scaled(factor) for part in (self.gram, self.moment, self.square)))
 
 
 @module

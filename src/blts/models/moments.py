@@ -29,6 +29,10 @@ class Sum(NamedTuple):
     def value(self) -> Array:
         return self.high + self.low
 
+    def scaled(self, factor: Scalar) -> Sum:
+        """The sum of the same terms, each multiplied by a number."""
+        return Sum(factor * self.high, factor * self.low)
+
 
 class Moments(NamedTuple):
     """Count, mean and sum of squared deviations (Welford), of the rows with weight 1, and the count of all rows.
@@ -71,6 +75,10 @@ class Moments(NamedTuple):
         gap, share = (other.mean - self.mean) + (other.low - self.low), other.n / jnp.maximum(n, 1)
         mean = Sum(self.mean, jnp.asarray(self.low, float)).plus(share * gap)
         return Moments(self.rows + other.rows, n, mean.high, self.m2 + other.m2 + self.n * share * gap * gap, mean.low)
+
+    def scaled(self, factor: Scalar) -> Moments:
+        """The moments of rows that count `factor` times as much: the mean is the same."""
+        return Moments(factor * self.rows, factor * self.n, self.mean, factor * self.m2, self.low)
 
     @property
     def total(self) -> Scalar:

@@ -44,6 +44,10 @@ class Totals(NamedTuple):
     def join(self, other: Totals) -> Totals:
         return Totals(self.rows + other.rows, self.rewards.join(other.rewards), self.base.plus(other.base.value))
 
+    def scaled(self, factor: Scalar) -> Totals:
+        """The totals of rows that count `factor` times as much."""
+        return Totals(factor * self.rows, self.rewards.scaled(factor), self.base.scaled(factor))
+
     @property
     def total(self) -> Scalar:
         return self.rewards.total

@@ -2,6 +2,7 @@
 
 from . import bandits as bandits
 from . import contextual as contextual
+from . import drifting as drifting
 from . import mdps as mdps
 from .base import PRIORS as PRIORS
 from .base import Problem as Problem

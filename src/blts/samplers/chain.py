@@ -155,14 +155,16 @@ class Chain:
         history: Tree,
         n: Int[Array, "block arms"],
     ) -> tuple[Array, ChainInfo]:
-        """The chains' ends after a warm start at `theta` (Algorithm 1, lines 1–6), for a block of replications.
+        """The chains' ends after a warm start at `theta` (Algorithm 1, lines 1–6), for a block of replications. `n` is what
+        `counts_of` says of the history.
 
         Every (replication, arm, chain) is a lane with a key of its own, and lanes run in blocks of one flat axis: that
         is what XLA turns into vector code. The order of the lanes cannot change their numbers.
         """
         R, A, C, dim = theta.shape
         pairs, lanes = R * A, R * A * C
-        count = n.reshape(pairs)
+        worth = n.reshape(pairs)
+        count = worth if jnp.issubdtype(n.dtype, jnp.integer) else _whole(history, n).reshape(pairs)
         # Lanes of a block have about as many rows: between two powers of two. Those without any come last.
         bits = 8 * count.dtype.itemsize
         by_count = order(jnp.where(count > 0, lax.clz(count - 1), bits + 1), bits + 1)
@@ -231,7 +233,7 @@ class Chain:
             tuned = theta[r, a, chain if self.scale == "rows" else 0]
             at = tuned if modes is None else jax.tree.map(chosen, modes.white)
             lane = partial(self.lane, store, capacity, jnp.max(count[pair]), part == 1, C > 1)
-            return lane, (words, *arm_of(pair), theta[r, a, chain], at, *data_of(pair))
+            return lane, (words, *arm_of(pair), theta[r, a, chain], at, worth[pair], *data_of(pair))
 
         coordinates = PROBES if by_predictions(model, C > 1) else dim
         halves = jnp.zeros((lanes, 2, coordinates))
@@ -259,11 +261,12 @@ class Chain:
         prior_precision: Theta,
         theta: Theta,
         at: Theta | Whitening,
+        worth: Array,
         n: Int[Array, ""],
         data: Tree,
     ) -> tuple[Theta, ChainInfo]:
         """One chain. `at` is the point that the step size is tuned at, one for all chains of an arm or each chain's own, or the
-        whitening at the chain's mode. `few` says that a minibatch holds all of its rows."""
+        whitening at the chain's mode. `few` says that a minibatch holds all of its rows. `worth` is what its n rows count for."""
         key = _random.from_words(words)
         reference = at.centre if isinstance(at, Whitening) else at
         rows = None if store is None else potentials.Rows(store, data, n, most)
@@ -271,7 +274,7 @@ class Chain:
             assert rows is not None, "`needs_log` says so"
             curvature = lambda x: prior_precision + rows.information(model, x)  # noqa: E731
         else:
-            curvature = lambda x: prior_precision + n * model.information(x)  # noqa: E731
+            curvature = lambda x: prior_precision + worth * model.information(x)  # noqa: E731
         theorem = self.scale == "theorem"
         scale = theory.step_size(theory.constants_of(model), n) + 0 * theta if theorem else 1 / curvature(reference)
         white, newton = None, lambda x, g: g / curvature(x)
@@ -374,6 +377,11 @@ class Chain:
         )
         variances, steps = m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float)
         return state.position, ChainInfo(accepted / limit, mean, variances, steps, seen(state.position))
+
+
+def _whole(history: Tree, worth: Float[Array, "block arms"]) -> Int[Array, "block arms"]:
+    """How many rows each arm has, where rows count for less than one; of summaries, which have no rows, a bound on it."""
+    return history.counts if isinstance(history, Log) else jnp.ceil(worth).astype(int)
 
 
 def _ceil_div(a, b):

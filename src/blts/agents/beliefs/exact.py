@@ -67,6 +67,12 @@ class Exact(Belief):
             return jax.vmap(lambda single: single.normal(single.empty()))(model)
         return jax.vmap(lambda single: single.empty())(model)
 
+    def of_summaries(self, model, summaries):
+        """What would be remembered of rows with these summaries."""
+        if holds_normal(model) and provides(model, "normal_after"):
+            return jax.vmap(lambda single, s: single.normal(s))(model, summaries)
+        return summaries
+
     def remember(self, model, history, row, live):
         if holds_normal(model) and provides(model, "normal_after"):
             # Every arm is updated, and one is kept: to pick that one first would read all matrices once more.

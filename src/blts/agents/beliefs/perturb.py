@@ -86,12 +86,15 @@ class Perturb(OnChain, Belief):
         return new, jax.vmap(report)(new, info, history)
 
     def spread(self, model, state) -> Thetas | Float[Array, "arms dim dim"]:
-        """The sd of the perturbation, 1/√(n L γ), infinite without data, where the prior is drawn instead; or Σ^½/√γ."""
+        """The sd of the perturbation, 1/√(n L γ), infinite without data, where the prior is drawn instead; or Σ^½/√γ. Where rows
+        have weights, the precision of the prior is added to n L."""
         g = theory.gamma(theory.constants_of(model), state.theta.shape[-1])[:, None] if isinstance(self.gamma, str) else self.gamma
         if isinstance(state.root, Array):
             return state.root / jnp.sqrt(jnp.asarray(g)[..., None] if isinstance(self.gamma, str) else g)
-        L = jax.vmap(lambda single, x: single.information(x))(model, state.theta)
-        return 1 / jnp.sqrt(state.n[:, None] * L * g)
+        precision = state.n[:, None] * jax.vmap(lambda single, x: single.information(x))(model, state.theta)
+        if jnp.issubdtype(state.n.dtype, jnp.floating):  # rows with weights, that may count for less than one reward
+            precision = precision + jax.vmap(lambda single: single.prior_precision())(model)
+        return 1 / jnp.sqrt(precision * g)
 
     @rests_on("normal")  # which says what it draws from
     def draw(self, key, model, state):

@@ -44,6 +44,7 @@ def create(
     strict: Annotated[bool | None, typer.Option("--strict", help="No decisions while a closed batch awaits its rewards.")] = None,
     refresh_rewards: Annotated[int | None, typer.Option(help="Refresh also after so many rewards.")] = None,
     refresh_seconds: Annotated[str | None, typer.Option(help="Refresh also after that long: 30min, 6h, or seconds.")] = None,
+    forget: Annotated[str | None, typer.Option(help="Do not learn from decisions older than that: 90d, 12h, or seconds.")] = None,
     cap: Annotated[float | None, typer.Option(help="Rewards above it count as this much in reports.")] = None,
     feature: Annotated[
         list[str] | None,
@@ -71,6 +72,7 @@ def create(
         "strict": strict,
         "refresh_rewards": refresh_rewards,
         "refresh_seconds": refresh_seconds,
+        "forget": forget,
         "cap": cap,
         "features": declared(feature) if feature else None,
         "shared": shared,

@@ -157,7 +157,7 @@ def _ends(
     def end(r: Int) -> Float[Array, ""]:
         key_start, key_run = _random.split(_random.fold_in(root, r))
         words = _random.words_of(_random.fold_in(key_run, 0))  # as `Chain.run` makes them for its first arm
-        return lane(words, model, precision, model.draw(key_start, half), reference, n, data)[0][0]
+        return lane(words, model, precision, model.draw(key_start, half), reference, n, n, data)[0][0]
 
     return jax.vmap(end)(first + jnp.arange(BLOCK, dtype=jnp.uint32))
 

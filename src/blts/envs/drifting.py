@@ -1,0 +1,104 @@
+"""Bandits whose means change while they are played."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import _random, models
+from .._module import module, require_part, short
+from .._typing import Array, Float, Int
+from ..arrays import pick
+from ..declared import provides, rests_on, why_lost
+from ..errors import ConfigError
+from ..models.support import support_of_samples
+from .bandit import Bandit
+from .base import Env, Step, gaps_of
+from .drift import Drift
+
+
+class Drifted(NamedTuple):
+    """The arms of one replication before a round."""
+
+    t: Int[Array, ""]
+    """The round, from 1."""
+    means: Float[Array, " arms"]
+
+
+@module
+class Drifting(Env):
+    """A bandit whose means change from round to round, by a drift such as `RandomWalk`, `AbruptChanges` or `Seasonal`.
+
+    Its regret is the **dynamic** regret: in each round, the mean of the arm that is best in that round less that of the arm played.
+
+    Args:
+        bandit: the model of the rewards, and the means that the drift begins with; the model needs `theta_of_mean`.
+        drift: how the means change.
+
+    >>> from blts import Bandit, Bernoulli
+    >>> from blts.envs import Drifting, Seasonal
+    >>> Drifting(Bandit.with_means(Bernoulli(), [0.3, 0.5]), Seasonal(period=500, amplitude=0.2)).actions
+    2
+    """
+
+    bandit: Bandit
+    drift: Drift
+
+    def check(self):
+        require_part("Drifting: bandit", self.bandit, Bandit, "Bandit.with_means(Bernoulli(), [0.3, 0.5])")
+        require_part("Drifting: drift", self.drift, Drift, "RandomWalk(0.01)")
+        model, name = self.bandit.model, type(self.bandit.model).__name__
+        if self.bandit.theta is None:
+            raise ConfigError(
+                "Drifting: the bandit must say which means the drift begins with; give Bandit.with_means(model, means)."
+            )
+        if (lost := why_lost(self.bandit, "pays_as_model")) is not None:
+            raise ConfigError(f"Drifting pays rewards of the bandit's model, and would not call what was overridden: {lost}")
+        if not provides(model, "theta_of_mean") or model.contextual:
+            raise ConfigError(f"Drifting: the means of {name} rewards do not say what θ is; use a model with theta_of_mean.")
+        limits = self.drift.limits(self._base)
+        for limit in limits:
+            if not self._possible(limit):
+                raise ConfigError(
+                    f"Drifting: means between {limits[0]:g} and {limits[1]:g} are not all possible for {name} rewards; give the "
+                    "drift other limits."
+                )
+
+    def _possible(self, mean: float) -> bool:
+        if np.isinf(mean):
+            return self.bandit.model.support == "real"
+        theta = jax.vmap(lambda single: single.theta_of_mean(jnp.asarray(mean)))(self.bandit.model)
+        return bool(np.isfinite(np.asarray(theta)).all())
+
+    @property
+    def _base(self) -> np.ndarray:
+        return np.asarray(self.bandit.means(self.bandit.theta), float)
+
+    def __str__(self) -> str:
+        kind = "A bandit" if type(self) is Drifting else f"{type(self).__name__}, changed from a drifting bandit,"
+        begins = f"{kind} of {self.actions} arms that begins with mean rewards {short(self._base)}; {self.drift}."
+        return f"{begins} Regret is dynamic: against the best arm of each round."
+
+    @property
+    def actions(self) -> int:
+        return self.bandit.actions
+
+    @rests_on("reset", "step")
+    @property
+    def support(self) -> str | None:
+        """Which rewards can occur, one of `models.support.SUPPORTS`; None where that is not known."""
+        return support_of_samples(self.bandit.model)
+
+    def reset(self, key):
+        base = self.bandit.means(self.bandit.theta)
+        return Drifted(jnp.ones((), int), self.drift.first(base)), ()
+
+    def step(self, key, state, action):
+        key_reward, key_drift = _random.split(key)
+        single, mean = models.arm(self.bandit.model, action), pick(state.means, action)
+        reward = single.sample(key_reward, single.theta_of_mean(mean), (), action)
+        after = self.drift.after(key_drift, state.t, self.bandit.means(self.bandit.theta), state.means)
+        return Drifted(state.t + 1, after), Step((), reward, pick(gaps_of(state.means), action))
