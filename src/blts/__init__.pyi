@@ -47,9 +47,12 @@ from .batching import Batching as Batching
 from .batching import Determinant as Determinant
 from .batching import DoubledSinceSwitch as DoubledSinceSwitch
 from .batching import DoublingCounts as DoublingCounts
+from .batching import Exchanges as Exchanges
 from .batching import Fixed as Fixed
 from .batching import Geometric as Geometric
 from .batching import Grid as Grid
+from .batching import PlaysDoubled as PlaysDoubled
+from .batching import PrecisionGrown as PrecisionGrown
 from .batching import Sequential as Sequential
 from .batching import StaticDoubling as StaticDoubling
 from .catalogue import condition as condition
