@@ -37,6 +37,7 @@ from .agents import LastLayer as LastLayer
 from .agents import Parameters as Parameters
 from .agents import Perturb as Perturb
 from .agents import Pool as Pool
+from .agents import Private as Private
 from .agents import Rows as Rows
 from .agents import SquareCB as SquareCB
 from .agents import SuccessiveElimination as SuccessiveElimination

@@ -288,7 +288,7 @@ def test_ten_agents_exchange_thirteen_times():
     ("arguments", "words"),
     [
         ((0,), "agents must be"),
-        ((2, DoublingCounts()), "depend on what is played"),
+        ((2, DoublingCounts()), "depend on plays"),
         ((2, "doubling"), "when must be a rule"),
         ((2, Fixed(2), 1.0), "leave must be"),
         ((2, Fixed(2), 0.1, 0.0), "back must be"),

@@ -7,6 +7,7 @@ from .beliefs import LaplaceApproximation as LaplaceApproximation
 from .beliefs import LastLayer as LastLayer
 from .beliefs import Perturb as Perturb
 from .beliefs import Pool as Pool
+from .beliefs import Private as Private
 from .beliefs import Tempered as Tempered
 from .estimates import UCB as UCB
 from .estimates import Greedy as Greedy

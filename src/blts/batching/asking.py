@@ -15,7 +15,7 @@ from .. import theory
 from .._module import Contract, module, require_part
 from .._typing import Array, Bool, Int, PRNGKey, Tree
 from ..arrays import pick, where
-from ..declared import provides, required, rests_on
+from ..declared import default, fact, provides, required, rests_on
 from ..errors import ConfigError
 from .base import Batching
 from .determinant import Determinant
@@ -26,6 +26,9 @@ class Asking(Contract):
 
     A subclass is a frozen dataclass (see `module`); it must define `init`, `play` and `end_round`.
     """
+
+    by_rounds = default(False)
+    """Whether exchanges depend on the number of rounds alone, and not on what is played."""
 
     @required
     def init(self, key: PRNGKey, agents: int, actions: int) -> Tree:
@@ -97,13 +100,14 @@ class Clocked(Asking):
     """
 
     scheme: Batching
+    by_rounds = fact("init", "play", "end_round")
 
     def check(self):
         require_part("Clocked: scheme", self.scheme, Batching, "Fixed(10)")
         if not self.scheme.by_rounds:
             raise ConfigError(
-                f"Clocked: the batches of {type(self.scheme).__name__} depend on what is played, and no agent knows what others play "
-                "before they exchange it; use PlaysDoubled(), PrecisionGrown(…), or a scheme of rounds such as Fixed(10)."
+                f"Clocked: the batches of {type(self.scheme).__name__} depend on plays, and no agent knows those of others before "
+                "they are exchanged; use PlaysDoubled(), PrecisionGrown(…), or a scheme of rounds such as Fixed(10)."
             )
 
     def __str__(self) -> str:

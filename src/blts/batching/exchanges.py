@@ -10,7 +10,7 @@ from .. import _random
 from .._module import at_least, module, static
 from .._typing import Array, Bool, Int, PRNGKey, Tree
 from ..arrays import where
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from ..errors import ConfigError
 from ..record import Sent
 from .asking import Asking, PlaysDoubled, rule_of
@@ -69,6 +69,13 @@ class Exchanges(Batching):
             raise ConfigError(f"Exchanges: leave must be a probability below 1; got {self.leave!r}.")
         if not _is_number(self.back) or not 0 < self.back <= 1:
             raise ConfigError(f"Exchanges: back must be a probability above 0; got {self.back!r}.")
+
+    @property
+    def by_rounds(self) -> bool:
+        """Whether that holds for the rule."""
+        return self._steps_by_rule and self.when.by_rounds
+
+    _steps_by_rule = fact("init", "step")
 
     def __str__(self) -> str:
         who = "1 agent exchanges what it knows" if self.agents == 1 else f"{self.agents} agents exchange what they know"

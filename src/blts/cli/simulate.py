@@ -115,6 +115,8 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     console.print(table)
     if contextual:  # a few runs that never recover are not seen in a mean
         console.print(f"Regret: median {summary['regret_median']:.2f}, 95 % quantile {summary['regret_q95']:.2f}")
+    if chosen.agent.privacy:
+        console.print(str(chosen.agent.privacy), style="dim", markup=False)
     if trace.messages:
         console.print(trace.messages.content, style="dim")
     if trace.chains:

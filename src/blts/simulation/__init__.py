@@ -18,7 +18,7 @@ from ..compilation import keep_programs
 from ..envs import Env
 from ..errors import ConfigError, whole
 from ..record import Record, Sent
-from ..specification import check_rewards, stale_regret
+from ..specification import check_private, check_rewards, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
 from . import memory
@@ -115,6 +115,7 @@ def simulate(
     root, rounds = as_key(key), recorded_times(times, horizon)
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
     with explained(env, agent, batching, horizon):
+        check_private(agent, batching)
         if not misspecified:
             check_rewards(env, agent)
         chosen = leap.choose(engine, env, agent, batching, points=len(rounds), horizon=horizon, keep_actions=keep_actions)

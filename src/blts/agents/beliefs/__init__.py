@@ -8,4 +8,5 @@ from .laplace import LaplaceApproximation as LaplaceApproximation
 from .last_layer import LastLayer as LastLayer
 from .perturb import Perturb as Perturb
 from .pool import Pool as Pool
+from .private import Private as Private
 from .tempered import Tempered as Tempered
