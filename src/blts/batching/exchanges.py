@@ -86,7 +86,7 @@ class Exchanges(Batching):
     def init(self, key, actions):
         zero, everyone = jnp.zeros((), int), jnp.ones(self.agents, bool)
         rule = self.when.init(_random.fold_in(key, 0), self.agents, actions)
-        return Meeting(key, zero, zero, everyone, jnp.zeros(self.agents, int), rule, Sent(zero, zero, zero))
+        return Meeting(_random.fold_in(key, 1), zero, zero, everyone, jnp.zeros(self.agents, int), rule, Sent(zero, zero, zero))
 
     def step(self, state, obs, action):
         who = jnp.arange(self.agents)
@@ -115,7 +115,7 @@ class Exchanges(Batching):
         """Who plays the next round."""
         if not self.leave:
             return present
-        u = _random.uniform(_random.fold_in(_random.fold_in(key, 1), rounds), (self.agents,))
+        u = _random.uniform(_random.fold_in(key, rounds), (self.agents,))
         stays = jnp.where(present, u >= self.leave, u < self.back)
         # Where nobody would be left, the one of those present who was least about to leave stays.
         last = jnp.argmax(jnp.where(present, u, -1.0))
