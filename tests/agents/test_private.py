@@ -14,7 +14,7 @@ from scipy import stats
 from blts import Exact, Gaussian, Linear, Perturb, Pool, Private, Thompson, condition, mala, privacy, sgld, simulate, ula
 from blts._random import as_key, split
 from blts._typing import Row
-from blts.batching import DoublingCounts, Exchanges, Fixed, PlaysDoubled, StaticDoubling
+from blts.batching import DoublingCounts, Exchanges, Fixed, OneOf, PlaysDoubled, StaticDoubling
 from blts.envs import Bandit, Contextual
 from blts.errors import ConfigError
 from blts.models import Bernoulli, GaussianUnknownVariance, stack
@@ -359,6 +359,10 @@ def test_with_contexts_batch_ends_must_not_tell_what_is_played():
     for scheme in (DoublingCounts(), Exchanges(2, PlaysDoubled())):
         with pytest.raises(ConfigError, match="must not show what it plays"):
             simulate(0, world(), agent, scheme, horizon=50, replications=2)
+    choice = Fixed(7), DoublingCounts()
+    with pytest.raises(ConfigError, match="must not show what it plays"):
+        simulate(0, world(), agent, OneOf(choice, 1), horizon=60, replications=2)
+    assert OneOf(choice, 0).by_rounds
     trace = simulate(0, world(), agent, Exchanges(2, StaticDoubling()), horizon=60, replications=2)
     assert np.isfinite(trace.regret).all()
 

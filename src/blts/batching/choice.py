@@ -33,8 +33,8 @@ class OneOf(Batching):
 
     @property
     def by_rounds(self) -> bool:
-        """Whether that holds for all of them."""
-        return self._steps_as_schemes and all(scheme.by_rounds for scheme in self.schemes)
+        """Whether that holds for the one that decides."""
+        return self._steps_as_schemes and self.schemes[int(self.number)].by_rounds
 
     _steps_as_schemes = fact("init", "step")
 
