@@ -30,6 +30,7 @@ QUICK = {
     "baoab-ts": {"steps": 3, "pool": 4},
     "neural-ts": {"steps": 3, "hidden": 3},
     "neural-pool": {"steps": 3, "hidden": 3, "pool": 4},
+    "private-ts": {"low": 0.0, "high": 20.0},
     "mld-psrl": {"steps": 3},
     "sgld-psrl": {"steps": 3, "minibatch": 4},
     "mala-psrl": {"steps": 3},

@@ -38,6 +38,7 @@ from .agents import LastLayer as LastLayer
 from .agents import Parameters as Parameters
 from .agents import Perturb as Perturb
 from .agents import Pool as Pool
+from .agents import Private as Private
 from .agents import Restarting as Restarting
 from .agents import Rows as Rows
 from .agents import SquareCB as SquareCB
@@ -51,9 +52,12 @@ from .batching import Batching as Batching
 from .batching import Determinant as Determinant
 from .batching import DoubledSinceSwitch as DoubledSinceSwitch
 from .batching import DoublingCounts as DoublingCounts
+from .batching import Exchanges as Exchanges
 from .batching import Fixed as Fixed
 from .batching import Geometric as Geometric
 from .batching import Grid as Grid
+from .batching import PlaysDoubled as PlaysDoubled
+from .batching import PrecisionGrown as PrecisionGrown
 from .batching import Sequential as Sequential
 from .batching import StaticDoubling as StaticDoubling
 from .catalogue import condition as condition

@@ -30,6 +30,7 @@ from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
 from .arrays import order, where
 from .decision import Clock, decide
+from .declared import provides
 from .history import block_of
 from .record import Diagnostics, Record
 
@@ -127,6 +128,7 @@ def run(
         reward=lane.reward,
         best=lane.best,
         diagnostics=lane.diagnostics,
+        sent=jnp.stack(batching.sent(lane.batching)) if provides(batching, "sent") else jnp.zeros((0, replications), int),
     )
 
 
@@ -143,7 +145,7 @@ class Start(NamedTuple):
 def start(keys, env, agent, batching, points: int, *, capacity: int, keep_actions: bool) -> Start:
     """The state of all lanes before round 1, and the arrays to write to, with room for `capacity` rounds."""
     R = keys.shape[0]
-    row = jax.eval_shape(partial(_row, env), keys[0])
+    row = jax.eval_shape(partial(example_row, env), keys[0])
     # One slot more than there can be batches: the running batch has one too.
     ends = jnp.zeros((batching.max_batches(capacity, env.actions) + 1, R), int)
     actions = jnp.zeros((capacity if keep_actions else 0, *row.action.shape, R), row.action.dtype)
@@ -159,7 +161,7 @@ def start(keys, env, agent, batching, points: int, *, capacity: int, keep_action
     return Start(begin, jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions))
 
 
-def _row(env, key) -> Row:
+def example_row(env, key) -> Row:
     """A row of this environment, for its shapes and types."""
     state, obs = env.reset(key)
     action = jnp.zeros((), int if env.actions else float)  # without a number of actions, they are continuous
@@ -219,7 +221,8 @@ def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
         # Such agents report the same at every refresh, so `observe` is asked once, at the end. (What is not finite stays so.)
         _, info = observe_alone(agent, _random.from_words(words), lane)
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
-        return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
+        clock = lane.batching if provides(batching, "sent") else ()
+        return Lane((), (), (), (), clock, lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
 
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))

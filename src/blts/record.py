@@ -55,6 +55,17 @@ class Diagnostics(NamedTuple):
         )
 
 
+class Sent(NamedTuple):
+    """What several agents sent one another by way of a server (`batching.Exchanges`)."""
+
+    up: Int[Array, "*replications"]
+    """Messages to the server, each with the new plays of one agent."""
+    down: Int[Array, "*replications"]
+    """Messages from the server, each with what one agent needs for its next draws."""
+    plays: Int[Array, "*replications"]
+    """Plays that the messages to the server were about."""
+
+
 class Record(NamedTuple):
     """What is written down of a run, with the replications last, as the loop writes it."""
 
@@ -71,3 +82,5 @@ class Record(NamedTuple):
     best: Float[Array, " replications"]
     """In how many rounds a best action was played; in an MDP, an optimal action of the state."""
     diagnostics: Diagnostics
+    sent: Int[Array, "counts replications"]
+    """The numbers of `Sent`, a row each; no rows for schemes that exchange nothing."""

@@ -58,6 +58,23 @@ def check_rewards(env: Any, agent: Any) -> None:
         _refuse(f"{wrong[0]:.4g}", model)
 
 
+def check_private(agent: Any, batching: Any) -> None:
+    """Refuse batches whose ends tell of contexts that an agent promises to protect.
+
+    Args:
+        agent: the agent.
+        batching: the batching scheme.
+
+    Raises:
+        ConfigError: which scheme to use.
+    """
+    if agent.privacy is not None and agent.privacy.hides_actions and not batching.by_rounds:
+        raise ConfigError(
+            f"With contexts a private agent must not show what it plays, and batches of {type(batching).__name__} depend on that; "
+            "use Fixed, StaticDoubling or Grid (fixed, static, minimax-grid, geometric-grid)."
+        )
+
+
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:
     """Detect a bandit whose overridden `step`, or whose model's `sample`, pays other means than its regret is computed from.
 

@@ -43,6 +43,24 @@ class RegretBand(NamedTuple):
         )
 
 
+class Messages(NamedTuple):
+    """What several agents sent one another by way of a server, of every replication (`batching.Exchanges`)."""
+
+    up: np.ndarray
+    """Messages to the server."""
+    down: np.ndarray
+    """Messages from the server."""
+    numbers: np.ndarray
+    """Numbers in all of them."""
+    content: str
+    """What the messages hold, in a sentence."""
+
+    @property
+    def total(self) -> np.ndarray:
+        """Messages in both directions."""
+        return self.up + self.down
+
+
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Trace:
     """The result of `simulate`. The first axis of every array is the replications.
@@ -84,6 +102,8 @@ class Trace:
     batching: str = ""
     notes: tuple[str, ...] = ()
     """Further warnings of the simulation; part of `warnings`."""
+    messages: Messages | None = None
+    """What several agents sent one another; None where there is one. Exchanges are batches."""
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, engine: str, names: tuple[str, str, str]) -> Trace:
@@ -188,12 +208,14 @@ class Trace:
             `blts.statistics.student(replications)` · `regret_se`, at 95 %.
         """
         out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
+        sent = {} if self.messages is None else {"messages": self.messages.total, "numbers": self.messages.numbers}
         for name, values in {
             "regret": self.final_regret,
             "batches": self.batches,
             "best_share": self.best_share,
             "reward": self.mean_reward,
             "switches": self.switches,
+            **sent,
         }.items():
             values = np.asarray(values, float)
             out[f"{name}_mean"] = float(values.mean())

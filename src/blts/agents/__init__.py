@@ -8,6 +8,7 @@ from .beliefs import LaplaceApproximation as LaplaceApproximation
 from .beliefs import LastLayer as LastLayer
 from .beliefs import Perturb as Perturb
 from .beliefs import Pool as Pool
+from .beliefs import Private as Private
 from .beliefs import Restarting as Restarting
 from .beliefs import Tempered as Tempered
 from .beliefs import Windowed as Windowed

@@ -136,6 +136,8 @@ class Agent(Contract):
     """Whether a refresh on no data leaves the state that `init` gave."""
     holds_posterior = default(False)
     """Whether draws of the belief from a state are draws from the posterior, for those who report it."""
+    privacy = default(None)
+    """A `privacy.Guarantee`, where what it plays depends on private releases alone."""
 
     @optional
     def propensities(self, state: Tree, obs: Tree = ()) -> Float[Array, " actions"]:

@@ -126,6 +126,12 @@ class Thompson(Agent):
 
     _learns_as_belief = fact("init", "empty", "remember", "seen", "observe")
 
+    @property
+    def privacy(self):
+        return self.belief.privacy if self._learns_as_belief and self._acts_on_state else None
+
+    _acts_on_state = fact("act")
+
     def init(self, key):
         return self.belief.init(key, self.model)
 

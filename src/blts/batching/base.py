@@ -11,6 +11,7 @@ import numpy as np
 from .._module import Contract
 from .._typing import Array, Bool, Int, PRNGKey, Tree
 from ..declared import default, optional, required
+from ..record import Sent
 
 
 class Batching(Contract):
@@ -36,6 +37,9 @@ class Batching(Contract):
 
     states = default(None)
     """How many MDP states visits are counted for; None where visits are not counted."""
+
+    by_rounds = default(False)
+    """Whether batch ends depend on the number of rounds alone (and on the key), and not on what is played."""
 
     @required
     def init(self, key: PRNGKey, actions: int) -> Tree:
@@ -99,6 +103,18 @@ class Batching(Contract):
 
         Returns:
             The state after these plays, and whether the batch ends with them.
+        """
+        raise NotImplementedError
+
+    @optional
+    def sent(self, state: Tree) -> Sent:
+        """What several agents have sent one another.
+
+        Args:
+            state: after some rounds.
+
+        Returns:
+            The number of messages in both directions, and of the plays that they were about.
         """
         raise NotImplementedError
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import array, is_concrete, module, require, short
 from .._typing import Array, Int, Numbers, PRNGKey
+from ..declared import fact
 from .base import Batching
 
 
@@ -32,6 +33,7 @@ class Geometric(Batching):
     """
 
     rate: Numbers = array(default=0.01)
+    by_rounds = fact("init", "step")
 
     def check(self):
         ok = (self.rate > 0) & (self.rate <= 1) if is_concrete(self.rate) else True

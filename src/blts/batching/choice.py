@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from .._module import array, module
 from .._typing import Numbers
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from ..errors import ConfigError
 from .base import Batching
 
@@ -30,6 +30,13 @@ class OneOf(Batching):
     def check(self):
         if not self.schemes or not 0 <= int(self.number) < len(self.schemes):
             raise ConfigError(f"OneOf: number must be from 0 to {len(self.schemes) - 1}; got {self.number}.")
+
+    @property
+    def by_rounds(self) -> bool:
+        """Whether that holds for the one that decides."""
+        return self._steps_as_schemes and self.schemes[int(self.number)].by_rounds
+
+    _steps_as_schemes = fact("init", "step")
 
     def __str__(self) -> str:
         return str(self.schemes[int(self.number)])

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from .._module import at_least, module, static
-from ..declared import rests_on
+from ..declared import fact, rests_on
 from ..errors import ConfigError, whole
 from .base import NEVER, Batching
 
@@ -24,6 +24,7 @@ class _Clock:
     ends: Any
     next_end: Any
     """The first round after t with which a batch ends."""
+    by_rounds = fact("init", "step", "ends")
 
     def init(self, key, actions):
         return jnp.zeros((), int)

@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 from .. import agents, samplers
+from ..errors import ConfigError
 from ..registry import build, register
 from .forgetting import forgetting
 from .setting import Setting
@@ -86,6 +87,18 @@ def baoab_ts(
     controlled = _controlled(on, minibatch, control_variate)
     chain = samplers.baoab(step_size, steps, minibatch, friction=friction, control_variate=controlled)
     return _thompson(on, _belief(on, chain, gamma, pool), forget)
+
+
+@register("agent", "private-ts", batching="static")
+def private_ts(on: Setting, rho=1.0, low=None, high=None, norm=1.0, rows=1, pool=0, steps=50):
+    """Thompson sampling on sums released at batch ends with noise for `rho`-zCDP, of rewards clipped to `low` … `high`.
+
+    With contexts, features are clipped to the norm `norm`. With `pool`, that many Langevin chains an arm in place of exact draws.
+    """
+    if low is None or high is None:
+        raise ConfigError("private-ts clips rewards, and must know to what; give low and high, such as low=0 and high=1.")
+    belief = agents.Pool(samplers.ula(steps=steps), pool) if pool else agents.Exact()
+    return _thompson(on, agents.Private(belief, rho, low, high, norm, rows))
 
 
 register("agent", "ucb1", "UCB1: bonus on plays, mean on observed rewards.", prior=False)(agents.UCB1)

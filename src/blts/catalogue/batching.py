@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import batching
+from ..errors import ConfigError
 from ..registry import build, register
 from .setting import Setting
 
@@ -53,6 +54,24 @@ def tsde(on: Setting, pseudo_count="prior"):
 def ucrl2(on: Setting):
     """A batch closes when a pair was visited as often in it as before it (Jaksch et al. 2010)."""
     return batching.DoubledSinceSwitch.ucrl2(on.states)
+
+
+@register("batching", "exchanges")
+def exchanges(on: Setting, agents=10, when="doubling", size=10, factor=2.0, leave=0.0, back=0.1):
+    """Several agents play in turns and exchange what they know: every-round, fixed, static, doubling or determinant (`when`).
+
+    The horizon counts the plays of all agents. After a round an agent leaves with probability `leave`, and returns with `back`.
+    """
+    rules = {
+        "every-round": batching.Sequential,
+        "fixed": lambda: batching.Fixed(size),
+        "static": batching.StaticDoubling,
+        "doubling": batching.PlaysDoubled,
+        "determinant": lambda: batching.Determinant.of(on, factor),
+    }
+    if when not in rules:
+        raise ConfigError(f"exchanges: when must be one of {', '.join(rules)}; got {when!r}.")
+    return batching.Exchanges(agents, rules[when](), leave, back)
 
 
 register("batching", "geometric", "A batch closes after each round with probability `rate` (continuing PSRL).")(batching.Geometric)

@@ -107,6 +107,7 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     for name, label, unit in (
         ("regret", "regret at the horizon", 1),
         ("batches", "batches", 1) if contextual or chosen.world == "bandit" else ("switches", "policies", 1),
+        *((("messages", "messages", 1), ("numbers", "numbers sent", 1)) if trace.messages else ()),
         ("best_share", "rounds with a best action, %", 100),
         ("reward", "reward a round", 1),
     ):
@@ -114,6 +115,10 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     console.print(table)
     if contextual:  # a few runs that never recover are not seen in a mean
         console.print(f"Regret: median {summary['regret_median']:.2f}, 95 % quantile {summary['regret_q95']:.2f}")
+    if chosen.agent.privacy:
+        console.print(str(chosen.agent.privacy), style="dim", markup=False)
+    if trace.messages:
+        console.print(trace.messages.content, style="dim")
     if trace.chains:
         console.print(trace.chains, style="dim")
     for warning in trace.warnings:

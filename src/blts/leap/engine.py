@@ -116,6 +116,7 @@ def run(
         jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1),
         jnp.sum(jnp.where(worlds.gaps <= 0, lanes.plays, 0), 1).astype(float),
         lanes.learning.diagnostics,
+        jnp.zeros((0, replications), int),  # schemes of several agents do not leap
     )
     # Readers of the record use 32-bit integers; none of these exceeds the horizon.
     return jax.tree.map(lambda x: x.astype(jnp.int32) if jnp.issubdtype(x.dtype, jnp.integer) else x, record)

@@ -362,6 +362,16 @@ def restricted(model: Model, active: tuple[int, ...]) -> Model:
 
 def agent_of(part: Part, setting: ArmSetting) -> Agent:
     """The agent that decides between the arms of a setting."""
+    agent = _agent_of(part, setting)
+    if agent.privacy is not None:
+        raise ConfigError(
+            "Private agents are for simulations: a reward of a live experiment can be corrected, and would be released again; use "
+            "blts or exact-ts."
+        )
+    return agent
+
+
+def _agent_of(part: Part, setting: ArmSetting) -> Agent:
     if part.name is not None:
         entry = registry.find("agent", part.name)
         if "bandit" not in entry.about.get("worlds", ("bandit",)):

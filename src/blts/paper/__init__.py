@@ -19,6 +19,7 @@ NAMES = (
     *("tradeoff", "rand"),
     *("contexts-batches", "contexts-shared", "contexts-temperature", "contexts-kernels", "contexts-data"),
     *("drift",),
+    *("agents", "agents-many", "agents-contexts", "privacy", "privacy-batches"),
 )
 """The order of the report, a line for each chapter; the studies name it."""
 NEEDS = {"contexts-data": ("sklearn", "scikit-learn", "blts[datasets]")}

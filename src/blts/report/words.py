@@ -26,6 +26,8 @@ METRICS = {
     "switches": Metric("policies used", better="less", whole=True),
     "reward": Metric("average reward a round", better="more"),
     "best_share": Metric("rounds with a best action, %", 100.0, "more"),
+    "messages": Metric("messages", better="less", whole=True),
+    "numbers": Metric("numbers sent", better="less", whole=True),
     "z": Metric("(end of chain − posterior mean) / posterior sd"),
     "share": Metric("probability of a coordinate with zero count"),
     "exact": Metric("the same, drawn exactly"),

@@ -17,11 +17,12 @@ from ..batching import Batching
 from ..compilation import keep_programs
 from ..envs import Env
 from ..errors import ConfigError, whole
-from ..record import Record
-from ..specification import check_rewards, stale_regret
+from ..record import Record, Sent
+from ..specification import check_private, check_rewards, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
 from . import memory
+from .messages import messages
 from .programs import LONGEST, Run, Sizes, execute
 from .programs import cores as cores
 from .shown import check_contexts
@@ -114,6 +115,7 @@ def simulate(
     root, rounds = as_key(key), recorded_times(times, horizon)
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
     with explained(env, agent, batching, horizon):
+        check_private(agent, batching)
         if not misspecified:
             check_rewards(env, agent)
         chosen = leap.choose(engine, env, agent, batching, points=len(rounds), horizon=horizon, keep_actions=keep_actions)
@@ -128,7 +130,12 @@ def simulate(
     _check_records(records, env, agent, batching, horizon)
     trace = Trace.of(records, rounds, horizon=horizon, engine=chosen, names=(str(env), str(agent), str(batching)))
     check_contexts(root, env, first, trace)
-    return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
+    counted = np.concatenate([record.sent for record in records], -1)
+    return dataclasses.replace(
+        trace,
+        notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret),
+        messages=messages(Sent(*counted), env, agent) if len(counted) else None,
+    )
 
 
 def _check_records(records: list[Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:

@@ -9,6 +9,7 @@ from .laplace import LaplaceApproximation as LaplaceApproximation
 from .last_layer import LastLayer as LastLayer
 from .perturb import Perturb as Perturb
 from .pool import Pool as Pool
+from .private import Private as Private
 from .restarting import Restarting as Restarting
 from .tempered import Tempered as Tempered
 from .windowed import Windowed as Windowed

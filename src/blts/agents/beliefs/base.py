@@ -130,6 +130,9 @@ class Belief(Contract):
     draws_members = default(False)
     """Whether an arm with data draws one of `members`, each with the same probability, of the mean reward `values`."""
 
+    privacy = default(None)
+    """A `privacy.Guarantee`, where what is drawn depends on private releases alone."""
+
     def laws(self, model: Model, state: Tree, obs: Tree) -> marginal.Marginal | None:
         """The distributions of the arms' mean rewards under `draw`.
 

@@ -24,7 +24,7 @@ OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method
 class Simulate:
     """Agents playing in environments: regret, batches, rewards and switches of every replication."""
 
-    metrics: ClassVar[tuple[str, ...]] = ("regret", "batches", "switches", "reward", "best_share")
+    metrics: ClassVar[tuple[str, ...]] = ("regret", "batches", "switches", "reward", "best_share", "messages", "numbers")
 
     def normal(self, condition: Condition) -> Condition:
         given = dict(condition)
@@ -82,6 +82,8 @@ class Simulate:
             "finite": np.broadcast_to(np.asarray(trace.diagnostics.finite), trace.batches.shape),
             **{name: np.asarray(getattr(trace.diagnostics, name)) for name in ("refreshes", "unsound", "rhat", "stuck", "least")},
         }
+        if trace.messages is not None:
+            arrays |= {"messages": trace.messages.total, "numbers": np.asarray(trace.messages.numbers, float)}
         about = {
             "times": trace.times.tolist(),
             "actions": int(chosen.env.actions),
