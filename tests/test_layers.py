@@ -30,7 +30,7 @@ LAYERS = (
     ("dynamics",),
     ("models", "decision"),
     ("planning",),
-    ("registry", "random", "compilation", "sources", "statistics", "drawing"),
+    ("registry", "random", "compilation", "sources", "statistics", "evidence", "drawing"),
     ("plugins",),
     ("_draws",),
     ("_random", "arrays", "factors"),

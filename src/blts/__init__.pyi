@@ -38,10 +38,15 @@ from .agents import Parameters as Parameters
 from .agents import Perturb as Perturb
 from .agents import Pool as Pool
 from .agents import Rows as Rows
+from .agents import SequentialHalving as SequentialHalving
 from .agents import SquareCB as SquareCB
+from .agents import StopAtEvidence as StopAtEvidence
+from .agents import StopAtLoss as StopAtLoss
+from .agents import StopAtProbability as StopAtProbability
 from .agents import SuccessiveElimination as SuccessiveElimination
 from .agents import Tempered as Tempered
 from .agents import Thompson as Thompson
+from .agents import TopTwo as TopTwo
 from .agents import Uniform as Uniform
 from .batching import Batching as Batching
 from .batching import Determinant as Determinant

@@ -55,6 +55,26 @@ class Diagnostics(NamedTuple):
         )
 
 
+class Conclusion(NamedTuple):
+    """What an agent that looks for the best arm says at a refresh."""
+
+    arm: Int[Array, ""]
+    """The arm that it would recommend."""
+    stopped: Int[Array, ""]
+    """The round with whose refresh its stopping rule first held; 0 where it has not."""
+
+
+class Concluded(NamedTuple):
+    """The conclusions of a run, with the replications last."""
+
+    arm: Int[Array, " replications"]
+    """The arm that is recommended after the last round, or was when the rule held."""
+    stopped: Int[Array, " replications"]
+    """The round after which the stopping rule held; 0 where it never did."""
+    simple_regret: Float[Array, " replications"]
+    """What the recommended arm earns less a round than the best one."""
+
+
 class Record(NamedTuple):
     """What is written down of a run, with the replications last, as the loop writes it."""
 
@@ -71,3 +91,5 @@ class Record(NamedTuple):
     best: Float[Array, " replications"]
     """In how many rounds a best action was played; in an MDP, an optimal action of the state."""
     diagnostics: Diagnostics
+    concluded: Concluded | tuple[()] = ()
+    """Of agents with a `conclusion`; otherwise nothing."""

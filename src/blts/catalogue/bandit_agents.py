@@ -62,6 +62,12 @@ def exact_ts(on: Setting):
     return _thompson(on, agents.Exact())
 
 
+@register("agent", "top-two", worlds=("bandit",))
+def top_two(on: Setting, leader=0.5):
+    """Top-two Thompson sampling (T3C): finds the best arm sooner and earns less meanwhile."""
+    return agents.TopTwo(on.model, None, on.actions, leader=leader)  # type: ignore[arg-type]
+
+
 @register("agent", "ula-ts")
 def ula_ts(on: Setting, step_size=0.1, steps=50, gamma=None, pool=0):
     """Thompson sampling with the unadjusted Langevin algorithm on all data."""
@@ -91,4 +97,12 @@ register(
 )(agents.BayesUCB)
 register("agent", "eps-greedy", "Decaying ε-greedy: ε = min(1, c·N/t).", prior=False)(agents.EpsilonGreedy)
 register("agent", "base", "Batched successive elimination (BaSE, Gao et al. 2019).", prior=False)(agents.SuccessiveElimination)
+register(
+    "agent",
+    "sequential-halving",
+    "Sequential halving: the best arm with a fixed budget, the worse half dropped after each batch.",
+    prior=False,
+    worlds=("bandit",),
+    batching="halving",
+)(agents.SequentialHalving)
 register("agent", "uniform", "Every arm with the same probability.", prior=False)(agents.Uniform)

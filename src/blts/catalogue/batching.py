@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import batching
+from ..agents.index import phase_ends
 from ..registry import register
 from .setting import Setting
 
@@ -53,6 +54,12 @@ def tsde(on: Setting, pseudo_count="prior"):
 def ucrl2(on: Setting):
     """A batch closes when a pair was visited as often in it as before it (Jaksch et al. 2010)."""
     return batching.DoubledSinceSwitch.ucrl2(on.states)
+
+
+@register("batching", "halving")
+def halving(on: Setting):
+    """Batches that end with the phases of sequential halving, ⌈log₂ N⌉ of them."""
+    return batching.Grid(phase_ends(on.actions, on.horizon))
 
 
 register("batching", "geometric", "A batch closes after each round with probability `rate` (continuing PSRL).")(batching.Geometric)
