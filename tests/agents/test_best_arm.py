@@ -31,6 +31,7 @@ from blts import (
     Thompson,
     TopTwo,
     Uniform,
+    ZeroInflatedLogNormal,
     _random,
     random,
     samplers,
@@ -99,6 +100,17 @@ def test_a_pool_leads_and_challenges_by_its_members():
     state = agent.init(_random.as_key(0))
     assert not agent.propensities_are_exact(state)
     assert float(agent.propensities(state).sum()) == pytest.approx(1, abs=1e-5)
+
+
+def test_top_two_without_closed_distributions():
+    """Moments and propensities are then those of fixed draws; it still prefers the best arm."""
+    model = ZeroInflatedLogNormal()
+    agent = TopTwo(model, arms=2)
+    assert not agent.incremental
+    state = agent.init(_random.as_key(0))
+    assert not agent.propensities_are_exact(state)
+    assert agent.challengers(state).tolist() == [[0, 1], [1, 0]]
+    assert agent.propensities(state) == pytest.approx([0.5, 0.5], abs=0.05)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from ..errors import ConfigError
 from . import propensity
 from .thompson import PROPENSITY_DRAWS, Thompson
 
+MOMENT_DRAWS = 256  # from which mean and sd of an arm's mean reward are taken where they have no closed form
+
 
 @module
 class TopTwo(Thompson):
@@ -48,10 +50,16 @@ class TopTwo(Thompson):
             raise ConfigError("TopTwo needs at least two arms.")
         if self.shared or self.model.contextual:
             raise ConfigError("TopTwo finds the best of arms without contexts; use Thompson with contexts.")
-        if not self._draws_members and jax.eval_shape(lambda: super(TopTwo, self).laws(self.init(_random.as_key(0)))) is None:
-            raise ConfigError(
-                "TopTwo needs the posterior sd of mean rewards; use a Pool, or Exact() or Perturb(sgld()) where it is closed."
-            )
+
+    @rests_on("observe")
+    @property
+    def incremental(self) -> bool:
+        return self._closed and self.belief.incremental(self.model)
+
+    @property
+    def _closed(self) -> bool:
+        """Whether the distributions of the arms' mean rewards are."""
+        return jax.eval_shape(lambda: super(TopTwo, self).laws(self.init(_random.as_key(0)))) is not None
 
     def __str__(self) -> str:
         return f"Top-two Thompson sampling, the leader with probability {short(self.leader)}, {self.belief}.\n{self.model}"
@@ -88,17 +96,24 @@ class TopTwo(Thompson):
         laws = super().laws(state)
         if laws is not None:
             return laws.mean, laws.sd
-        values = self._member_values(state, (), 1)  # as many as there are members
+        values = self._values(state, MOMENT_DRAWS)
         return jnp.mean(values, axis=1), jnp.std(values, axis=1)
+
+    def _values(self, state, draws: int) -> Float[Array, "arms values"]:
+        """The mean rewards of an arm's members, or of about so many draws, which are always the same."""
+        if self._draws_members:
+            return self._member_values(state, (), draws)
+        keys = _random.split(_random.as_key(0), draws)
+        return jax.lax.map(lambda k: self.mean_rewards(self.belief.draw(k, self.model, state), ()), keys, batch_size=256).T
 
     @rests_on("act", "challengers")
     def propensities(self, state, obs=(), *, draws: int = PROPENSITY_DRAWS) -> Float[Array, " arms"]:
         """P(a is played), from the probabilities of leading and the challengers; see `Thompson.propensities`."""
         laws = super().laws(state)
-        leads = propensity.of_values(self._member_values(state, (), draws)) if laws is None else propensity.of_laws(laws)
+        leads = propensity.of_values(self._values(state, draws)) if laws is None else propensity.of_laws(laws)
         return self.leader * leads + (1 - self.leader) * leads @ self.challengers(state)
 
     @rests_on("propensities", "act")
     def propensities_are_exact(self, state, obs=()) -> bool:
         """Whether they are exact up to quadrature: those of a pool are once every arm has data."""
-        return bool(np.all(np.asarray(state.n) > 0)) if self._draws_members else True
+        return bool(np.all(np.asarray(state.n) > 0)) if self._draws_members else self._closed

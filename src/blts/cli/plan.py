@@ -50,6 +50,10 @@ def command(
     live = library()
     labels = list(string.ascii_uppercase[: arms or 2])
     read = live.Spec.read(spec) if spec is not None else live.Spec.of(labels, model, sampler or "top-two", batching or "doubling")
+    if figure is not None:
+        from ..live.rehearsal.figure import svg_path
+
+        svg_path(figure)
     announce("Rehearsing experiments of growing size …")
     found = live.plan(
         read, base, effect, power=power, per_day=per_day, delay=delay, most=most, replications=replications, seed=seed

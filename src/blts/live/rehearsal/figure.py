@@ -46,9 +46,7 @@ def write(path: str | os.PathLike[str], figure: Callable[[], Figure]) -> pathlib
     Raises:
         ConfigError: matplotlib is not installed, the name does not end in .svg, or the file cannot be written.
     """
-    place = pathlib.Path(path)
-    if place.suffix.lower() != ".svg":
-        raise ConfigError(f"The figure is an SVG file; give it a name that ends in .svg instead of {str(path)!r}.")
+    place = svg_path(path)
     try:
         import matplotlib as matplotlib
     except ImportError:
@@ -58,6 +56,14 @@ def write(path: str | os.PathLike[str], figure: Callable[[], Figure]) -> pathlib
         place.write_bytes(to_svg(figure)[0])
     except OSError as error:
         raise ConfigError(f"{place} cannot be written ({error.strerror}).") from None
+    return place
+
+
+def svg_path(path: str | os.PathLike[str]) -> pathlib.Path:
+    """The path of a figure, refused where its name does not end in .svg: before anything is computed for it."""
+    place = pathlib.Path(path)
+    if place.suffix.lower() != ".svg":
+        raise ConfigError(f"The figure is an SVG file; give it a name that ends in .svg instead of {str(path)!r}.")
     return place
 
 

@@ -160,7 +160,7 @@ def plan(
     Raises:
         ConfigError: a number is out of range, or so small an effect cannot be found with `most` units.
     """
-    _check(spec, effect, power, most, replications)
+    _check(effect, power, most, replications)
     labels, model = [arm.label for arm in spec.arms], spec.build(tuple(range(len(spec.arms))), spec.arms).model
     truth = dict.fromkeys(labels, str(base)) | {labels[-1]: with_effect(str(base), effect, model)}
     settings: dict[str, Any] = {"per_day": per_day, "delay": delay}
@@ -186,9 +186,7 @@ def plan(
     return Sizing(words, str(base), float(effect), float(power), float(per_day), not short, found, equal)
 
 
-def _check(spec: Spec, effect: float, power: float, most: int, replications: int) -> None:
-    if len(spec.arms) < 2:
-        raise ConfigError("A plan compares arms; give at least two.")
+def _check(effect: float, power: float, most: int, replications: int) -> None:
     if not isinstance(effect, int | float) or isinstance(effect, bool) or not (0 < effect < math.inf):
         raise ConfigError(f"effect must be a number above 0, in units of the reward; got {effect!r}.")
     if not isinstance(power, int | float) or isinstance(power, bool) or not 0.5 <= power <= 0.99:
@@ -205,7 +203,7 @@ def _guess(spec: Spec, truth: dict[str, str], model: Any, power: float, effect: 
     units = SEQUENTIAL * len(labels) * 2 * z**2 * float(np.var(rewards)) / effect**2
     if units > HOPELESS * most:
         raise ConfigError(
-            f"A difference of {effect:g} takes about {units:.1g} units, and {most:,} is the most that is tried; "
+            f"A difference of {effect:g} takes about {_rounded(units):,} units, and {most:,} is the most that is tried; "
             "take a larger effect, or a larger most."
         )
     return int(min(most, max(200, _rounded(units))))
