@@ -123,7 +123,7 @@ def test_top_two_without_closed_distributions():
         (lambda: StopAtEvidence(Thompson(Linear(prior_mean=[0.0, 0.0]), arms=3)), "without contexts"),
         (lambda: StopAtProbability(Uniform(2), Laplace()), "exact posterior"),
         (lambda: StopAtLoss(Uniform(2), Gaussian(), loss=-1.0), "loss must be > 0"),
-        (lambda: SequentialHalving(8, 20), "horizon must be at least 24"),
+        (lambda: SequentialHalving(8, 9), "horizon must be at least 10"),
         (lambda: simulate(0, WORLD, StopAtEvidence(Uniform(3)), Fixed(9), horizon=9, replications=1, engine="leap"), "concludes"),
     ],
 )
@@ -262,6 +262,7 @@ def test_evidence_is_the_same_in_jax(binary):
 def test_phases_end_where_stated():
     assert phase_ends(8, 600) == (200, 400, 600)
     assert phase_ends(5, 100) == (33, 66, 100)
+    assert phase_ends(15, 30) == (15, 20, 25, 30)  # no arm is dropped that was not played
     assert phase_ends(1, 10) == phase_ends(2, 10) == (10,)
 
 

@@ -246,9 +246,11 @@ class SequentialHalving(_Index, _RewardMeans, Agent):
     def check(self):
         at_least(self, "actions", 1)
         at_least(self, "horizon", 1)
-        if self.horizon < self.actions * len(self.ends):
-            least = self.actions * len(self.ends)
-            raise ConfigError(f"SequentialHalving: horizon must be at least {least}, a play of every arm in each phase.")
+        least = self.actions + len(self.ends) - 1
+        if self.horizon < least:
+            raise ConfigError(
+                f"SequentialHalving: horizon must be at least {least}, so that every arm is played; got {self.horizon}."
+            )
 
     def __str__(self) -> str:
         return f"Sequential halving of {self.actions} arms in {len(self.ends)} phases for horizon {self.horizon}."
@@ -289,10 +291,13 @@ def phase_ends(actions: int, horizon: int) -> tuple[int, ...]:
         horizon: the number of rounds.
 
     Returns:
-        ⌈log₂ actions⌉ rounds, at least one; the last is the horizon.
+        ⌈log₂ actions⌉ rounds, at least one; the last is the horizon. In the first phase every arm is played at least once.
     """
     phases = max(1, (actions - 1).bit_length())
-    return tuple(horizon * (phase + 1) // phases for phase in range(phases))
+    if phases == 1:
+        return (horizon,)
+    first = max(actions, horizon // phases)
+    return tuple(first + (horizon - first) * later // (phases - 1) for later in range(phases))
 
 
 @module
