@@ -36,7 +36,10 @@ from registered import (
 )
 
 LIGHT = (
-    *((agent, "bandit") for agent in ("exact-ts", "ucb1", "bayes-ucb", "eps-greedy", "base", "uniform")),
+    *(
+        (agent, "bandit")
+        for agent in ("exact-ts", "top-two", "ucb1", "bayes-ucb", "eps-greedy", "base", "sequential-halving", "uniform")
+    ),
     *((agent, "contextual") for agent in ("lin-ts", "lin-ucb", "greedy", "contextual-eps-greedy", "square-cb", "uniform")),
     *(("ds-psrl", "table"), ("optimal", "parametric")),
 )
@@ -52,6 +55,7 @@ NUMBERS = {
     "bayes-ucb": ("c", 5.0),
     "eps-greedy": ("c", 2.0),
     "base": ("width", 0.1),
+    "top-two": ("leader", 0.7),
     "sgld-psrl": ("step_size", 0.2),
     "mala-psrl": ("step_size", 0.4),
     "ucrl2": ("scale", 0.1),

@@ -30,7 +30,7 @@ LAYERS = (
     ("dynamics",),
     ("models", "decision"),
     ("planning",),
-    ("registry", "random", "compilation", "sources", "statistics", "drawing", "privacy"),
+    ("registry", "random", "compilation", "sources", "statistics", "evidence", "drawing", "privacy"),
     ("plugins",),
     ("_draws",),
     ("_random", "arrays", "factors"),

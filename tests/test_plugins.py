@@ -19,12 +19,12 @@ from blts.studies.provenance import code_version, version_for
 from documents import ROOT, blocks, example_parts
 
 EXAMPLE = ROOT / "docs" / "extend"
-PARTS = {"models": "cauchy", "samplers": "random-walk", "agents": "top-two", "batching": "growing", "environments": "drifting"}
+PARTS = {"models": "cauchy", "samplers": "random-walk", "agents": "runner-up", "batching": "growing", "environments": "drifting"}
 STUDY = """
 replications = 4
 [[conditions]]
 env = "drifting"
-agent = ["top-two", "exact-ts"]
+agent = ["runner-up", "exact-ts"]
 batching = "growing"
 horizon = 20
 """
@@ -55,7 +55,7 @@ def test_the_example_package(tmp_path):
     commands = [
         ["list", "--json"],
         ["list"],
-        ["simulate", "--agent", "top-two", "--set", "share=0.25", *small],
+        ["simulate", "--agent", "runner-up", "--set", "share=0.25", *small],
         ["simulate", "--agent", "uniform", "--batching", "growing", *small],
         ["simulate", "--env", "drifting", "--set", "arms=3", "--set", "sd=0.1", *small],
         ["simulate", "--env", "gaussian-close", "--agent", "thompson", "--set", "sampler=random-walk", "--set", "pool=8", *small],
@@ -87,10 +87,10 @@ def test_the_example_package(tmp_path):
         packages = {item["name"]: item["package"] for item in found[heading]}
         assert packages.pop(name) == "blts-example-parts"
         assert set(packages.values()) == {"blts"}
-    assert {item["name"]: item["options"] for item in found["agents"]}["top-two"] == {"share": 0.5}  # no text stands for a belief
+    assert {item["name"]: item["options"] for item in found["agents"]}["runner-up"] == {"share": 0.5}  # no text stands for a belief
     assert " ".join(words[1].split()).count("from blts-example-parts") == len(PARTS)
-    top_two, growing, drifting, walk, cauchy = (json.loads(out) for _, out, _ in done[:5])
-    assert top_two["agent"] == "top-two"
+    runner_up, growing, drifting, walk, cauchy = (json.loads(out) for _, out, _ in done[:5])
+    assert runner_up["agent"] == "runner-up"
     assert growing["batches_mean"] == 7  # they end at 1, 2, 3, 5, 8, 12, 18
     assert drifting["prior"] == "uninformative"
     assert walk["refreshes_finite"]

@@ -41,10 +41,15 @@ from .agents import Pool as Pool
 from .agents import Private as Private
 from .agents import Restarting as Restarting
 from .agents import Rows as Rows
+from .agents import SequentialHalving as SequentialHalving
 from .agents import SquareCB as SquareCB
+from .agents import StopAtEvidence as StopAtEvidence
+from .agents import StopAtLoss as StopAtLoss
+from .agents import StopAtProbability as StopAtProbability
 from .agents import SuccessiveElimination as SuccessiveElimination
 from .agents import Tempered as Tempered
 from .agents import Thompson as Thompson
+from .agents import TopTwo as TopTwo
 from .agents import Uniform as Uniform
 from .agents import Windowed as Windowed
 from .batching import Aged as Aged

@@ -32,7 +32,7 @@ from .arrays import order, where
 from .decision import Clock, decide
 from .declared import provides
 from .history import block_of
-from .record import Diagnostics, Record
+from .record import Concluded, Diagnostics, Record
 
 AHEAD = 8  # pairs of rounds drawn at once: long vectors that fit into the cache; 2·AHEAD bits must fit into 32
 BLOCK = 192  # lanes refreshed together on a CPU; elsewhere at least a quarter of all lanes
@@ -129,7 +129,14 @@ def run(
         best=lane.best,
         diagnostics=lane.diagnostics,
         sent=jnp.stack(batching.sent(lane.batching)) if provides(batching, "sent") else jnp.zeros((0, replications), int),
+        concluded=jax.vmap(partial(conclude, env, agent), in_axes=-1)(keys, lane) if provides(agent, "conclusion") else (),
     )
+
+
+def conclude(env, agent, key: PRNGKey, lane: Lane) -> Concluded:
+    """What one replication concluded. The regret of a play of the recommended arm is its simple regret."""
+    arm, stopped = agent.conclusion(lane.agent)
+    return Concluded(arm, stopped, env.step(_random.fold_in(key, LAST), lane.env, arm)[1].regret)
 
 
 class Start(NamedTuple):
@@ -219,10 +226,11 @@ def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
 
     def report(words, lane: Lane) -> Lane:
         # Such agents report the same at every refresh, so `observe` is asked once, at the end. (What is not finite stays so.)
-        _, info = observe_alone(agent, _random.from_words(words), lane)
+        learned, info = observe_alone(agent, _random.from_words(words), lane)
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
+        kept = (lane.env, (), learned) if provides(agent, "conclusion") else ((), (), ())
         clock = lane.batching if provides(batching, "sent") else ()
-        return Lane((), (), (), (), clock, lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
+        return Lane(*kept, (), clock, lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
 
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))
@@ -311,7 +319,7 @@ class Turns(NamedTuple):
 def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Written]:
     """All rounds in turns: lanes play until a block of them is due, or none can play; then those furthest behind are refreshed."""
     keys, wanted, env, agent, batching, times, horizon, _ = inputs
-    R, points = keys.shape[0], times.shape[0]
+    R, points, concludes = keys.shape[0], times.shape[0], provides(agent, "conclusion")
     block = PLANNING_BLOCK if agent.observes_first else BLOCK
     everyone, size = jnp.arange(R), min(R, block if _lanes.on_cpu() else max(block, R // 4))
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
@@ -353,6 +361,8 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
             )
             point = jnp.minimum(turns.point + (live & (times[turns.point] == t)), points - 1)
             due = turns.due | (due & (t < horizon))
+            if concludes:  # what is recommended depends on the last batch too
+                due = due | (live & (t == horizon))
             return i + 1, Turns(jnp.where(live, t, turns.t), due, point, after._replace(agent=before.agent), written)
 
         go_on = lambda carry: (carry[0] < 2 * ahead) & someone_plays(carry[1])  # noqa: E731
@@ -378,5 +388,6 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
         return lax.cond(~someone_plays(turns) & jnp.any(turns.due), some_learn, lambda same: same, turns)
 
     turns = Turns(jnp.where(wanted, zero, horizon), wanted & agent.observes_first, zero, lanes, written)
-    turns = lax.while_loop(lambda turns: jnp.any(turns.t < horizon), turn, turns)
+    go_on = lambda turns: jnp.any(turns.t < horizon) | (jnp.any(turns.due) if concludes else False)  # noqa: E731
+    turns = lax.while_loop(go_on, turn, turns)
     return turns.lanes, turns.written

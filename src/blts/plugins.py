@@ -3,7 +3,7 @@
 An installed package declares its parts as entry points in its `pyproject.toml`, in one of the groups below:
 
     [project.entry-points."blts.agents"]
-    top-two = "blts_example_parts.agent:TopTwo"
+    runner-up = "blts_example_parts.agent:RunnerUp"
 
 What is not declared has its import path as its name, such as `my_models:Skewed` for a class in my_models.py.
 """

@@ -66,6 +66,26 @@ class Sent(NamedTuple):
     """Plays that the messages to the server were about."""
 
 
+class Conclusion(NamedTuple):
+    """What an agent that looks for the best arm says at a refresh."""
+
+    arm: Int[Array, ""]
+    """The arm that it would recommend."""
+    stopped: Int[Array, ""]
+    """The round with whose refresh its stopping rule first held; 0 where it has not."""
+
+
+class Concluded(NamedTuple):
+    """The conclusions of a run, with the replications last."""
+
+    arm: Int[Array, " replications"]
+    """The arm that is recommended after the last round, or was when the rule held."""
+    stopped: Int[Array, " replications"]
+    """The round after which the stopping rule held; 0 where it never did."""
+    simple_regret: Float[Array, " replications"]
+    """What the recommended arm earns less a round than the best one."""
+
+
 class Record(NamedTuple):
     """What is written down of a run, with the replications last, as the loop writes it."""
 
@@ -84,3 +104,5 @@ class Record(NamedTuple):
     diagnostics: Diagnostics
     sent: Int[Array, "counts replications"]
     """The numbers of `Sent`, a row each; no rows for schemes that exchange nothing."""
+    concluded: Concluded | tuple[()] = ()
+    """Of agents with a `conclusion`; otherwise nothing."""

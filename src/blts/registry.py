@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     """A registered part."""
 
     kind: str
-    """The kind: "agent", "batching", "environment", "model", "sampler", "method" or "task"."""
+    """The kind: "agent", "batching", "environment", "model", "sampler", "stopping rule", "method" or "task"."""
     name: str
     summary: str
     """One sentence for `blts list`."""
@@ -130,7 +130,7 @@ def register(kind: str, name: str, summary: str = "", **about: Any) -> Callable[
     """Register a class or a function that builds a part, under a name.
 
     Args:
-        kind: "agent", "batching", "environment", "model", "sampler", "method" or "task".
+        kind: "agent", "batching", "environment", "model", "sampler", "stopping rule", "method" or "task".
         name: what `blts simulate`, studies and live experiments call it.
         summary: a sentence for `blts list`; by default the first line of the docstring.
         about: metadata: `worlds`, `batching` and `prior` of an agent, `mdp` of an environment, `contextual` of a model.

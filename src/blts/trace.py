@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from . import diagnosis, statistics
 from .errors import ConfigError
-from .record import Diagnostics, Record
+from .record import Concluded, Diagnostics, Record
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -104,6 +104,9 @@ class Trace:
     """Further warnings of the simulation; part of `warnings`."""
     messages: Messages | None = None
     """What several agents sent one another; None where there is one. Exchanges are batches."""
+    concluded: Concluded | None = None
+    """The arm that each replication recommends, its simple regret, and the round after which the stopping rule held (0 where it did
+    not): of agents with a `conclusion`, as `SequentialHalving` and those in a stopping rule; else None."""
 
     @staticmethod
     def of(records: Sequence[Record], times: np.ndarray, *, horizon: int, engine: str, names: tuple[str, str, str]) -> Trace:
@@ -137,6 +140,7 @@ class Trace:
             horizon,
             engine,
             *names,
+            concluded=record.concluded or None,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -161,6 +165,26 @@ class Trace:
     def final_regret(self) -> np.ndarray:
         """Regret at the horizon, one number per replication."""
         return self.regret[:, -1]
+
+    def conclusions(self) -> dict[str, np.ndarray]:
+        """What the replications concluded, one number each; empty of agents that conclude nothing.
+
+        Returns:
+            `simple_regret`: what the recommended arm earns less a round than the best one. `wrong`: whether it is not the best.
+            `stopped`: whether the stopping rule held. `wrong_stop`: whether it held for an arm that is not the best.
+            `stop_round`: the round after which it held; the horizon where it did not.
+        """
+        if self.concluded is None:
+            return {}
+        _, rounds, lost = (np.asarray(part) for part in self.concluded)
+        stopped, wrong = rounds > 0, lost > 0
+        return {
+            "simple_regret": lost,
+            "wrong": wrong.astype(float),
+            "stopped": stopped.astype(float),
+            "wrong_stop": (stopped & wrong).astype(float),
+            "stop_round": np.where(stopped, rounds, self.horizon),
+        }
 
     def band(self, level: float = 0.95) -> RegretBand:
         """The mean regret over time, with a bootstrap sup-t band that covers the whole mean curve with probability `level`.
@@ -205,7 +229,7 @@ class Trace:
         Returns:
             A dict, as `blts simulate --json` prints it: `regret_mean`, `regret_sd`, `regret_se`, `regret_median`, `regret_q95`
             (the 95 % quantile), `batches_mean`, … An interval of the mean regret is `regret_mean` ±
-            `blts.statistics.student(replications)` · `regret_se`, at 95 %.
+            `blts.statistics.student(replications)` · `regret_se`, at 95 %. Those of `conclusions` follow where there are any.
         """
         out: dict[str, float | int] = {"replications": self.replications, "horizon": self.horizon}
         sent = {} if self.messages is None else {"messages": self.messages.total, "numbers": self.messages.numbers}
@@ -216,6 +240,7 @@ class Trace:
             "reward": self.mean_reward,
             "switches": self.switches,
             **sent,
+            **self.conclusions(),
         }.items():
             values = np.asarray(values, float)
             out[f"{name}_mean"] = float(values.mean())
@@ -321,8 +346,18 @@ class Trace:
         said = ["", *([self.chains] if self.chains else []), *(f"WARNING: {warning}" for warning in self.warnings)]
         return (
             f"{self.replications} replications of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
-            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds.{' '.join(said)}"
+            f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds."
+            f"{self._concluded_in_words(s)}{' '.join(said)}"
         )
+
+    def _concluded_in_words(self, s: dict[str, float | int]) -> str:
+        if self.concluded is None:
+            return ""
+        words = f" Recommended: not the best arm in {100 * s['wrong_mean']:.1f} %, simple regret {s['simple_regret_mean']:.4g}."
+        if not self.concluded.stopped.any():
+            return words
+        stops = f"{100 * s['stopped_mean']:.1f} %, at a wrong arm in {100 * s['wrong_stop_mean']:.1f} %"
+        return f"{words} Stopped: {stops}, after {s['stop_round_mean']:.0f} rounds on average (the horizon where not)."
 
     def _repr_html_(self) -> str:
         s = self.summary()

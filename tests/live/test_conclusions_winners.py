@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+import blts.evidence
 from blts.live import Spec, rehearse
 from blts.live.conclusions import evidence
 from blts.live.conclusions.evidence import ArmRewards, log_evidence, needed
@@ -145,16 +146,17 @@ def test_the_grid_finds_the_minimum(monkeypatch, binary):
     coarse = log_evidence(*arms, binary=binary)
     ahead = mean[0] > mean[1]
     assert (coarse[~ahead] == -np.inf).all()
-    monkeypatch.setattr(evidence, "NODES", 10_001)
-    monkeypatch.setattr(evidence, "PASSES", 1)
+    monkeypatch.setattr(blts.evidence, "NODES", 10_001)
+    monkeypatch.setattr(blts.evidence, "PASSES", 1)
     fine = log_evidence(*arms, binary=binary)
     some = fine > 1
     assert some.sum() > 10
     assert (np.abs(coarse[some] - fine[some]) <= 1e-3 * fine[some]).all()
     if binary:  # and no m of the whole interval is lower
         m = np.broadcast_to(np.linspace(1e-5, 1 - 1e-5, 4001), (60, 4001))
-        one = lambda arm, r: evidence._log_ratio_binary(evidence._column(arm), m, r, m)  # noqa: E731
-        M = [one(arms[0], r) + one(arms[1], r) for r in evidence.EFFECTS]
+        column = lambda arm: ArmRewards(*(x[:, None] for x in arm))  # noqa: E731
+        one = lambda arm, r: blts.evidence._log_ratio_binary(column(arm), m, r, m, np)  # noqa: E731
+        M = [one(arms[0], r) + one(arms[1], r) for r in blts.evidence.EFFECTS]
         lowest = np.logaddexp.reduce(M).min(-1) - np.log(len(M))
         assert (coarse[some] <= lowest[some] + 2e-3 * fine[some]).all()
 

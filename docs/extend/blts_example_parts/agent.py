@@ -1,11 +1,11 @@
-"""An agent: top-two Thompson sampling (Russo 2016), which plays the runner-up in a fraction of the rounds."""
+"""An agent: Thompson sampling that plays the runner-up of a second draw in a fraction of the rounds."""
 
 import jax.numpy as jnp
 
 from blts import Thompson, array, random
 
 
-class TopTwo(Thompson):
+class RunnerUp(Thompson):
     """Thompson sampling that plays, with probability `share`, the best of the other arms in a second draw."""
 
     share: float = array(default=0.5)

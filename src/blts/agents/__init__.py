@@ -18,12 +18,17 @@ from .estimates import SquareCB as SquareCB
 from .index import UCB1 as UCB1
 from .index import BayesUCB as BayesUCB
 from .index import EpsilonGreedy as EpsilonGreedy
+from .index import SequentialHalving as SequentialHalving
 from .index import SuccessiveElimination as SuccessiveElimination
 from .index import Uniform as Uniform
 from .oful import OFUL as OFUL
 from .psrl import PSRL as PSRL
 from .psrl import Follow as Follow
+from .stopping import StopAtEvidence as StopAtEvidence
+from .stopping import StopAtLoss as StopAtLoss
+from .stopping import StopAtProbability as StopAtProbability
 from .thompson import Thompson as Thompson
+from .top_two import TopTwo as TopTwo
 from .transitions import Parameters as Parameters
 from .transitions import Rows as Rows
 from .ucrl2 import UCRL2 as UCRL2

@@ -9,6 +9,7 @@ from .._typing import Array, Bool, Float, Info, Int, Key, Played, PRNGKey, Row, 
 from ..declared import attribute, default, optional, required
 from ..lanes import on_cpu
 from ..models.marginal import Marginal
+from ..record import Conclusion
 
 
 class Agent(Contract):
@@ -163,6 +164,20 @@ class Agent(Contract):
 
         Returns:
             The probabilities, of shape `(actions,)`.
+        """
+        raise NotImplementedError
+
+    @optional
+    def conclusion(self, state: Tree) -> Conclusion:
+        """Which arm it would recommend, and since when it is sure.
+
+        Such an agent also learns from the last batch, and `simulate` reports the simple regret of what it recommends.
+
+        Args:
+            state: after a refresh.
+
+        Returns:
+            The arm, and the round after which its stopping rule held, 0 where it has none or it has not held.
         """
         raise NotImplementedError
 

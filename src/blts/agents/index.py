@@ -1,4 +1,4 @@
-"""Agents without posterior draws: UCB1, Bayes-UCB, ε-greedy, batched elimination, uniform.
+"""Agents without posterior draws: UCB1, Bayes-UCB, ε-greedy, batched elimination, sequential halving, uniform.
 
 They know what they played before they know what it earned: bonuses count plays inside the batch, means are of
 observed rewards. Equal values are broken by an order drawn once a replication, which has the same distribution as
@@ -21,6 +21,7 @@ from ..errors import ConfigError
 from ..history import remember_summary
 from ..models.drawing import marginals
 from ..models.moments import Moments
+from ..record import Conclusion
 from .base import Agent, argmax
 from .beliefs.diagnostics import finite_numbers
 
@@ -231,6 +232,84 @@ class SuccessiveElimination(_Index, _RewardMeans, Agent):
         best = jnp.max(jnp.where(alive, seen.mean, -jnp.inf))
         radius = jnp.sqrt(self.width * math.log(self.horizon * self.actions) / jnp.maximum(fewest, 1))
         return alive & ((best - seen.mean <= radius) | (fewest == 0))
+
+
+@module
+class SequentialHalving(_Index, _RewardMeans, Agent):
+    """The best arm with a fixed budget (Karnin et al. 2013): play the surviving arms in turn, and drop the worse half of them.
+
+    The horizon is divided into ⌈log₂ N⌉ equal phases. With the batching `halving`, which ends a batch with each phase, that is all
+    the feedback it needs; under others it drops arms at the first refresh after a phase. Means are of all rewards of an arm, where
+    the paper forgets those of earlier phases.
+
+    Args:
+        actions: how many arms.
+        horizon: the number of rounds T.
+
+    >>> from blts import SequentialHalving
+    >>> SequentialHalving(8, 600).ends
+    (200, 400, 600)
+    """
+
+    actions: int = static()
+    horizon: int = static()
+    incremental = fact("observe")
+
+    def check(self):
+        at_least(self, "actions", 1)
+        at_least(self, "horizon", 1)
+        least = self.actions + len(self.ends) - 1
+        if self.horizon < least:
+            raise ConfigError(
+                f"SequentialHalving: horizon must be at least {least}, so that every arm is played; got {self.horizon}."
+            )
+
+    def __str__(self) -> str:
+        return f"Sequential halving of {self.actions} arms in {len(self.ends)} phases for horizon {self.horizon}."
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The rounds with which phases end."""
+        return phase_ends(self.actions, self.horizon)
+
+    def init(self, key):
+        return Survivors(_order(key, self.actions), self.empty(None, 0), jnp.ones(self.actions, bool))
+
+    def best(self, state, obs, played):
+        return _best(jnp.where(state.alive, -played.counts.astype(float), -jnp.inf), state.order, obs)
+
+    def observe(self, keys, states, histories):
+        info = Info.of(jnp.all(jnp.isfinite(histories.mean), -1))
+        return states._replace(seen=histories, alive=jax.vmap(self._still_alive)(states, histories)), info
+
+    def _still_alive(self, state: Survivors, seen: Moments):
+        over = jnp.sum(jnp.sum(seen.rows) >= jnp.asarray(self.ends))
+        kept = jnp.asarray([-(-self.actions // 2**phase) for phase in range(len(self.ends) + 1)])[over]
+        value = jnp.where(state.alive & (seen.n > 0), seen.mean, -jnp.inf)
+        ahead = (value > value[:, None]) | ((value == value[:, None]) & (state.order > state.order[:, None]))
+        return state.alive & (jnp.sum(ahead & state.alive, axis=1) < kept)
+
+    def conclusion(self, state) -> Conclusion:
+        """The survivor with the best mean."""
+        value = jnp.where(state.alive & (state.seen.n > 0), state.seen.mean, -jnp.inf)
+        return Conclusion(_best(value, state.order), jnp.zeros((), int))
+
+
+def phase_ends(actions: int, horizon: int) -> tuple[int, ...]:
+    """The rounds with which the phases of sequential halving end.
+
+    Args:
+        actions: how many arms.
+        horizon: the number of rounds.
+
+    Returns:
+        ⌈log₂ actions⌉ rounds, at least one; the last is the horizon. In the first phase every arm is played at least once.
+    """
+    phases = max(1, (actions - 1).bit_length())
+    if phases == 1:
+        return (horizon,)
+    first = max(actions, horizon // phases)
+    return tuple(first + (horizon - first) * later // (phases - 1) for later in range(phases))
 
 
 @module

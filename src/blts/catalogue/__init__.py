@@ -16,6 +16,7 @@ from . import contextual_agents as contextual_agents
 from . import mdp_agents as mdp_agents
 from . import methods as methods
 from . import models as models
+from . import stopping as stopping
 from .condition import Condition as Condition
 from .condition import condition as condition
 from .methods import Method as Method

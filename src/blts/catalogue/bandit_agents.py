@@ -67,6 +67,12 @@ def exact_ts(on: Setting, forget=None):
     return _thompson(on, agents.Exact(), forget)
 
 
+@register("agent", "top-two", worlds=("bandit",))
+def top_two(on: Setting, leader=0.5):
+    """Top-two Thompson sampling (T3C): finds the best arm sooner and earns less meanwhile."""
+    return agents.TopTwo(on.model, None, on.actions, leader=leader)  # type: ignore[arg-type]
+
+
 @register("agent", "ula-ts")
 def ula_ts(on: Setting, step_size=0.1, steps=50, gamma=None, pool=0, forget=None):
     """Thompson sampling with the unadjusted Langevin algorithm on all data."""
@@ -98,7 +104,7 @@ def private_ts(on: Setting, rho=1.0, low=None, high=None, norm=1.0, rows=1, pool
     if low is None or high is None:
         raise ConfigError("private-ts clips rewards, and must know to what; give low and high, such as low=0 and high=1.")
     belief = agents.Pool(samplers.ula(steps=steps), pool) if pool else agents.Exact()
-    return _thompson(on, agents.Private(belief, rho, low, high, norm, rows))
+    return _thompson(on, agents.Private(belief, rho, low, high, norm, rows), None)
 
 
 register("agent", "ucb1", "UCB1: bonus on plays, mean on observed rewards.", prior=False)(agents.UCB1)
@@ -110,4 +116,12 @@ register(
 )(agents.BayesUCB)
 register("agent", "eps-greedy", "Decaying ε-greedy: ε = min(1, c·N/t).", prior=False)(agents.EpsilonGreedy)
 register("agent", "base", "Batched successive elimination (BaSE, Gao et al. 2019).", prior=False)(agents.SuccessiveElimination)
+register(
+    "agent",
+    "sequential-halving",
+    "Sequential halving: the best arm with a fixed budget, the worse half dropped after each batch.",
+    prior=False,
+    worlds=("bandit",),
+    batching="halving",
+)(agents.SequentialHalving)
 register("agent", "uniform", "Every arm with the same probability.", prior=False)(agents.Uniform)

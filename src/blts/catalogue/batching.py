@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .. import batching
+from ..agents.index import phase_ends
 from ..errors import ConfigError
 from ..registry import build, register
 from .setting import Setting
@@ -72,6 +73,12 @@ def exchanges(on: Setting, agents=10, when="doubling", size=10, factor=2.0, leav
     if when not in rules:
         raise ConfigError(f"exchanges: when must be one of {', '.join(rules)}; got {when!r}.")
     return batching.Exchanges(agents, rules[when](), leave, back)
+
+
+@register("batching", "halving")
+def halving(on: Setting):
+    """Batches that end with the phases of sequential halving, ⌈log₂ N⌉ of them."""
+    return batching.Grid(phase_ends(on.actions, on.horizon))
 
 
 register("batching", "geometric", "A batch closes after each round with probability `rate` (continuing PSRL).")(batching.Geometric)

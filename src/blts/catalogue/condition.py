@@ -37,6 +37,7 @@ def condition(
     *,
     drawn: bool = False,
     batch_size: int | None = None,
+    stop: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> Condition:
     """Build the parts of one simulation from names. `blts list` shows the names.
@@ -49,8 +50,9 @@ def condition(
         horizon: the number of rounds; by default the environment's.
         drawn: whether each replication draws its environment from the prior.
         batch_size: the size of "fixed" batches.
-        options: options of the agent, the batching scheme, the environment and the model that is named as prior; each goes to the
-            first that has one of its name.
+        stop: a stopping rule that the agent is wrapped in.
+        options: options of the agent, the batching scheme, the environment, the model that is named as prior and the stopping rule;
+            each goes to the first that has one of its name.
 
     Returns:
         The environment, agent, batching scheme and horizon.
@@ -77,6 +79,8 @@ def condition(
     given = dict(options or {})
     if batch_size is not None:
         given["size"] = batch_size
+    if stop is not None:
+        entries["stopping rule"] = registry.find("stopping rule", stop)
     if prior is not None:
         with contextlib.suppress(UnknownName):
             entries["model"] = registry.find("model", prior)
@@ -96,9 +100,14 @@ def condition(
     whole("horizon", T, 1, LONGEST)
     on = Setting(problem.env, model, T)
     names = {"env": env, "agent": agent, "batching": scheme, "prior": next(iter(problem.priors)) if prior is None else prior}
+    player = registry.build("agent", agent, on, **chosen["agent"])
+    if stop is not None:
+        _check_world(entries["stopping rule"], problem, env)
+        player = registry.build("stopping rule", stop, on, player, **chosen["stopping rule"])
+        names["stop"] = stop
     return Condition(
         problem.env,
-        registry.build("agent", agent, on, **chosen["agent"]),
+        player,
         registry.build("batching", scheme, on, **chosen["batching"]),
         T,
         names,
@@ -106,7 +115,7 @@ def condition(
     )
 
 
-ORDER = ("agent", "batching", "environment", "model")
+ORDER = ("agent", "batching", "environment", "model", "stopping rule")
 BANDITS = ("bandit", "contextual")
 """The worlds that an agent can play where it does not say so itself."""
 
@@ -149,4 +158,6 @@ def _check_world(agent: registry.Entry, problem: Problem, env: str) -> None:
         "table": "a tabular MDP",
         "parametric": "an MDP with a parameter vector",
     }[problem.world]
+    if agent.kind == "stopping rule":
+        raise ConfigError(f"Stopping rules compare arms of bandits without contexts, and {env!r} is {kind}; leave stop out.")
     raise ConfigError(f"The agent {agent.name!r} cannot play {env!r}, which is {kind}; use one of {', '.join(fitting)}.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import BltsError
-from . import demo, evaluate, experiment, keys, listing, mdp, paper, serve, simulate, study, worker
+from . import demo, evaluate, experiment, keys, listing, mdp, paper, plan, serve, simulate, study, worker
 
 app = typer.Typer(
     help="Batched Langevin Thompson Sampling: decide under uncertainty when feedback comes in batches.",
@@ -18,6 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("simulate")(simulate.command)
+app.command("plan")(plan.command)
 app.command("evaluate")(evaluate.command)
 app.command("list")(listing.command)
 app.command("paper")(paper.command)

@@ -14,6 +14,7 @@ KINDS = {
     "environment": "environments",
     "agent": "agents",
     "batching": "batching",
+    "stopping rule": "stopping rules",
     "sampler": "samplers",
     "model": "models",
     "method": "published methods",

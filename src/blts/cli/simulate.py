@@ -28,6 +28,7 @@ def command(
     replications: Annotated[int, typer.Option(help="Independent runs.")] = 200,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     batch_size: Annotated[int | None, typer.Option(help='Rounds a batch, for the batching "fixed".')] = None,
+    stop: Annotated[str | None, typer.Option(help="A stopping rule; then also what is recommended, and when.")] = None,
     drawn: Annotated[bool, typer.Option("--drawn", help="Draw each replication's world from the prior.")] = False,
     set_: Annotated[
         list[str] | None,
@@ -52,7 +53,7 @@ def command(
     from ..catalogue import condition
     from ..simulation import simulate
 
-    chosen = condition(env, agent, batching, prior, horizon, drawn=drawn, batch_size=batch_size, options=options)
+    chosen = condition(env, agent, batching, prior, horizon, drawn=drawn, batch_size=batch_size, stop=stop, options=options)
     announce("Compiling, then simulating …")
     trace = simulate(
         seed,
@@ -70,6 +71,16 @@ def command(
         typer.echo(json.dumps(chosen.names | {"seed": seed} | summary))
     else:
         _show(chosen, seed, trace)
+
+
+CONCLUSIONS = (
+    ("simple_regret", "simple regret of the recommended arm", 1),
+    ("wrong", "recommended arm not the best, %", 100),
+    ("stopped", "stopped, %", 100),
+    ("wrong_stop", "stopped at a wrong arm, %", 100),
+    ("stop_round", "rounds until it stopped, at most all", 1),
+)
+"""Rows of agents that recommend an arm; the last three of those with a stopping rule."""
 
 
 def announce(words: str) -> None:
@@ -110,6 +121,7 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
         *((("messages", "messages", 1), ("numbers", "numbers sent", 1)) if trace.messages else ()),
         ("best_share", "rounds with a best action, %", 100),
         ("reward", "reward a round", 1),
+        *CONCLUSIONS[: (0 if trace.concluded is None else 5 if "stop" in names else 2)],
     ):
         table.add_row(label, *(f"{unit * summary[f'{name}_{part}']:.2f}" for part in ("mean", "sd", "se")))
     console.print(table)

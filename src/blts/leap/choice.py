@@ -99,6 +99,8 @@ def _of_env(env: Any) -> str | None:
 
 def _of_agent(agent: Any, env: Any) -> str | None:
     name = type(agent).__name__
+    if provides(agent, "conclusion"):
+        return f"{name} concludes at refreshes, which a leap does not keep"
     if not (provides(agent, "propensities") and agent.plain_memory):
         lost = why_lost(agent, "propensities") or _overridden_memory(agent)
         return lost or f"{name} has no closed probabilities within a batch; use Thompson(model, Exact())"

@@ -23,7 +23,8 @@ How one reward travels, and which file each step is in:
 7. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
 
 `rehearsal` runs a specification many times in memory, with assumed arms, before anything is created: with the same `policy`,
-`learning` and `closing`, which has the rules of when a refresh is due and what it learns from. `page` makes one page of a report;
+`learning` and `closing`, which has the rules of when a refresh is due and what it learns from; its `sizing` finds how many units an
+experiment needs. `page` makes one page of a report;
 `request` checks what is asked and `combining` brings the asks of many threads together; `jobs` are what a worker is asked to do,
 under `leases`; `pages` and `overview` are for people and programs that look; `chain` shows whether anything stored was changed.
 
@@ -46,4 +47,6 @@ from .experiment import Experiment as Experiment
 from .parts import Arm as Arm
 from .rehearsal.results import Rehearsal as Rehearsal
 from .rehearsal.simulating import rehearse as rehearse
+from .rehearsal.sizing import Sizing as Sizing
+from .rehearsal.sizing import plan as plan
 from .spec import Spec as Spec

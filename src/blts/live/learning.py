@@ -153,7 +153,7 @@ def learn_many(
         return jax.vmap(one)(agents, histories, arms[:, i], rewards[:, i], i < count)
 
     row = Row((), jnp.zeros((), int), jnp.zeros(()), ())
-    histories = lax.fori_loop(0, jnp.max(count), add, jax.vmap(lambda agent: agent.empty(row, arms.shape[1]))(agents))
+    histories = lax.fori_loop(0, jnp.max(count), add, jax.vmap(lambda agent, _: agent.empty(row, arms.shape[1]))(agents, count))
     return jax.vmap(_observe)(agents, jax.vmap(_observe_key)(keys, t, repeat), states, histories)
 
 

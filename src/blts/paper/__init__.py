@@ -20,6 +20,7 @@ NAMES = (
     *("contexts-batches", "contexts-shared", "contexts-temperature", "contexts-kernels", "contexts-data"),
     *("drift",),
     *("agents", "agents-many", "agents-contexts", "privacy", "privacy-batches"),
+    *("stopping", "budget"),
 )
 """The order of the report, a line for each chapter; the studies name it."""
 NEEDS = {"contexts-data": ("sklearn", "scikit-learn", "blts[datasets]")}

@@ -34,7 +34,7 @@ from .. import _random, sources
 from .._module import is_static
 from ..compilation import keep_programs
 from ..models.custom import Custom
-from ..record import Diagnostics, Record
+from ..record import Concluded, Diagnostics, Record
 from . import densities
 
 KEPT = 200
@@ -43,7 +43,12 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes")
 IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_log", "jax_debug_log", "jax_logging")
 """Settings of JAX that no program depends on begin so."""
 _LEAVES = dict.fromkeys(Record._fields, 0) | {"diagnostics": Diagnostics._make([0] * len(Diagnostics._fields))}
-_RECORD = jax.tree.structure(Record._make(_LEAVES.values()))
+_RECORDS = [
+    jax.tree.structure(Record(**_LEAVES | {"concluded": concluded}))  # type: ignore[arg-type]
+    for concluded in ((), Concluded._make([0] * len(Concluded._fields)))
+]
+_OF_LEAVES = {structure.num_leaves: structure for structure in _RECORDS}
+"""The structure of a record, with or without conclusions, by the number of its leaves."""
 
 
 class _Foreign(Exception):
@@ -84,7 +89,12 @@ def program(
     except (ImportError, ValueError, NotImplementedError):  # no flatbuffers; something that JAX cannot write down
         return None
     call = jax.jit(traced.call, compiler_options=options)
-    return lambda *inputs: jax.tree.unflatten(_RECORD, call(*leaves_of(inputs)))
+
+    def record(*inputs):
+        leaves = call(*leaves_of(inputs))
+        return jax.tree.unflatten(_OF_LEAVES[len(leaves)], leaves)
+
+    return record
 
 
 def address(purpose: str, static: Any, traced: Any) -> str | None:

@@ -71,6 +71,35 @@ def arms_of(truth: Mapping[str, object], labels: Sequence[str], model: Model) ->
     return [_arm(f"The arm {label!r} cannot earn", truth[label], model) for label in labels]
 
 
+def with_effect(given: str, effect: float, model: Model) -> str:
+    """The rewards of an arm that earns more on average: of conversions and revenue a larger share of units does.
+
+    Args:
+        given: what the other arms earn, as in `arms_of`.
+        effect: what it earns more a unit.
+        model: of the rewards.
+
+    Returns:
+        Its rewards, written in the same way.
+
+    Raises:
+        ConfigError: no such arm can be.
+    """
+    base = _arm("An arm cannot earn", given, model)
+    text, support = str(given), model.support
+    if support == "nonnegative" and (found := BUYERS.fullmatch(text)):
+        share = _share(found[1], found[2]) or 0.0
+        if not 0 < share * (base.mean + effect) <= base.mean or not base.mean > 0:
+            raise ConfigError(f"An effect of {effect:g} a unit needs a share of buyers above 1; take a smaller effect than that.")
+        return f"{share * (base.mean + effect) / base.mean:.10g}x{found[3].strip()}"
+    if found := LOG_NORMAL.fullmatch(text):
+        return f"lognormal({float(found[1]) + math.log1p(effect / base.mean):.10g}, {found[2]})"
+    spread = f"±{found[2]}" if (found := SPREAD.fullmatch(text)) else ""
+    better = f"{base.mean + effect:.10g}{spread}"
+    _arm(f"An arm that earns {effect:g} more cannot earn", better, model)
+    return better
+
+
 def metrics_of(given: Mapping[str, object], metrics: Sequence[Metric], labels: Sequence[str]) -> dict[str, list[AssumedArm]]:
     """What is assumed of each metric.
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import pathlib
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,11 +29,16 @@ GAIN, BOUND = Look(COLOURS[0], "-", "o"), Look(GREY, (0, (5, 2)), "s")
 
 
 def draw(found: Rehearsal, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Write the figure as SVG.
+    """Write the figure as SVG; see `write`."""
+    return write(path, lambda: figure_of(found))
+
+
+def write(path: str | os.PathLike[str], figure: Callable[[], Figure]) -> pathlib.Path:
+    """Write a figure as SVG.
 
     Args:
-        found: what to show.
         path: of the file; its folder is made where it does not exist.
+        figure: makes the figure; it is called with the style set.
 
     Returns:
         The path.
@@ -40,18 +46,24 @@ def draw(found: Rehearsal, path: str | os.PathLike[str]) -> pathlib.Path:
     Raises:
         ConfigError: matplotlib is not installed, the name does not end in .svg, or the file cannot be written.
     """
-    place = pathlib.Path(path)
-    if place.suffix.lower() != ".svg":
-        raise ConfigError(f"The figure is an SVG file; give it a name that ends in .svg instead of {str(path)!r}.")
+    place = svg_path(path)
     try:
         import matplotlib as matplotlib
     except ImportError:
         raise ConfigError('Figures need matplotlib; install it with: pip install "blts[report]".') from None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(to_svg(lambda: figure_of(found))[0])
+        place.write_bytes(to_svg(figure)[0])
     except OSError as error:
         raise ConfigError(f"{place} cannot be written ({error.strerror}).") from None
+    return place
+
+
+def svg_path(path: str | os.PathLike[str]) -> pathlib.Path:
+    """The path of a figure, refused where its name does not end in .svg: before anything is computed for it."""
+    place = pathlib.Path(path)
+    if place.suffix.lower() != ".svg":
+        raise ConfigError(f"The figure is an SVG file; give it a name that ends in .svg instead of {str(path)!r}.")
     return place
 
 
@@ -75,7 +87,8 @@ def figure_of(found: Rehearsal) -> Figure:
     return figure
 
 
-def _percent(axes: Axes) -> None:
+def percent(axes: Axes) -> None:
+    """A vertical axis of shares, from 0 to 100 %."""
     from matplotlib.ticker import PercentFormatter
 
     axes.set_ylim(0, 1)
@@ -97,7 +110,7 @@ def _traffic(found: Rehearsal, axes: Axes) -> list[Annotation]:
             band(axes, list(x), list(low[:, k]), list(high[:, k]), look)
         axes.plot(x, mean[:, k], color=look.colour, linestyle=look.dash, linewidth=1.5 if label in coloured else 0.7)
     axes.set(xlabel="units (bands: 8 of 10 rehearsals)", ylabel="share of the decisions", title="Traffic")
-    _percent(axes)
+    percent(axes)
     ends = [(label, float(mean[-1, k])) for k, label in enumerate(found.labels) if label in coloured]
     return end_labels(axes, [(label, found.units, y) for label, y in ends if np.isfinite(y)], coloured)
 
@@ -157,7 +170,7 @@ def _shares(
     axes.axvline(found.units, color="white", linewidth=0.9)
     axes.set(xlabel="units (last bar: after all)", ylabel="share of the rehearsals", title=title, xlim=(0, end))
     axes.grid(visible=False, axis="x")
-    _percent(axes)
+    percent(axes)
     return end_labels(axes, ends, {name: look for name, _, look in kinds})
 
 
@@ -173,5 +186,5 @@ def _alarms(found: Rehearsal, axes: Axes) -> list[Annotation]:
         ends += [(name, found.units, float(y[-1]))] if name in coloured else []
     dashed = any(not one.worse for one in found.guardrails)
     axes.set(xlabel=f"units{' (dashed: a false alarm)' if dashed else ''}", ylabel="share of the rehearsals", title="Alarms")
-    _percent(axes)
+    percent(axes)
     return end_labels(axes, ends, coloured)

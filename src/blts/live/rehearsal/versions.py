@@ -144,7 +144,7 @@ class Versions:
     def _fitted(self, mine: np.ndarray, rows: Sequence[Rewards]) -> Any:
         """The agents of some replications, with a prior that is learned from these rewards; the rest is padding."""
         agents = jax.tree.map(lambda x: x[mine], self.agents)
-        if self.single is None:
+        if self.single is None or self.built.agent.model is None:
             return agents
         leaves, structure = jax.tree_util.tree_flatten_with_path(agents)
         of_model = {jax.tree_util.keystr(path).removeprefix(".model."): leaf for path, leaf in leaves}

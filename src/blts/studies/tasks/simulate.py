@@ -17,14 +17,19 @@ from .base import About, Arrays
 
 TIMES = 100
 """Recorded rounds, log-spaced, where a condition does not say."""
-OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method", "engine")
+OWN = ("env", "agent", "batching", "prior", "horizon", "times", "drawn", "method", "engine", "stop")
 
 
 @registry.register("task", "simulate")
 class Simulate:
     """Agents playing in environments: regret, batches, rewards and switches of every replication."""
 
-    metrics: ClassVar[tuple[str, ...]] = ("regret", "batches", "switches", "reward", "best_share", "messages", "numbers")
+    metrics: ClassVar[tuple[str, ...]] = (
+        *("regret", "batches", "switches", "reward", "best_share"),
+        *("messages", "numbers"),
+        *("simple_regret", "wrong", "stopped", "wrong_stop", "stop_round"),
+    )
+    """The second line is of several agents, the third of those that conclude: with a stopping rule, or by sequential halving."""
 
     def normal(self, condition: Condition) -> Condition:
         given = dict(condition)
@@ -53,6 +58,7 @@ class Simulate:
             "drawn": drawn,
             **method,
             **({"engine": engine} if engine != "step" else {}),
+            **({"stop": given["stop"]} if given.get("stop") is not None else {}),
             **_options(given),
         }
 
@@ -79,6 +85,7 @@ class Simulate:
             "switches": trace.switches,
             "reward": trace.mean_reward,
             "best_share": trace.best_share,
+            **trace.conclusions(),
             "finite": np.broadcast_to(np.asarray(trace.diagnostics.finite), trace.batches.shape),
             **{name: np.asarray(getattr(trace.diagnostics, name)) for name in ("refreshes", "unsound", "rhat", "stuck", "least")},
         }
@@ -131,7 +138,7 @@ def _options(condition: Condition) -> dict[str, Any]:
 
 
 def built(condition: Condition) -> Any:
-    for name in ("env", "agent", "batching", "prior"):
+    for name in ("env", "agent", "batching", "prior", "stop"):
         if not isinstance(condition.get(name), str | None):
             raise ConfigError(f"{name} must be a name; got {condition[name]!r}.")
     if not isinstance(condition.get("drawn", False), bool):
@@ -145,5 +152,6 @@ def built(condition: Condition) -> Any:
         condition.get("prior"),
         condition.get("horizon"),
         drawn=bool(condition.get("drawn", False)),
+        stop=condition.get("stop"),
         options=_options(condition),
     )
