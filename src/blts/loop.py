@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import _random
+from . import _random, arrivals
 from . import lanes as _lanes  # `lanes` are the states of the replications below
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
@@ -54,6 +54,8 @@ class Lane(NamedTuple):
     reward: Float[Array, ""]
     best: Float[Array, ""]
     diagnostics: Diagnostics
+    waiting: Tree = ()
+    """Plays whose rewards are late (`arrivals.Waiting`); `()` where none are."""
 
 
 class Written(NamedTuple):
@@ -127,6 +129,7 @@ def run(
         reward=lane.reward,
         best=lane.best,
         diagnostics=lane.diagnostics,
+        in_flight=lane.waiting.count if lane.waiting else (),
     )
 
 
@@ -144,6 +147,7 @@ def start(keys, env, agent, batching, points: int, *, capacity: int, keep_action
     """The state of all lanes before round 1, and the arrays to write to, with room for `capacity` rounds."""
     R = keys.shape[0]
     row = jax.eval_shape(partial(_row, env), keys[0])
+    late = not isinstance(row.t, tuple)
     # One slot more than there can be batches: the running batch has one too.
     ends = jnp.zeros((batching.max_batches(capacity, env.actions) + 1, R), int)
     actions = jnp.zeros((capacity if keep_actions else 0, *row.action.shape, R), row.action.dtype)
@@ -154,7 +158,9 @@ def start(keys, env, agent, batching, points: int, *, capacity: int, keep_action
         env_state, obs = env.reset(key_env)
         state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
         none, zero = jnp.zeros((), int), jnp.zeros(())
-        return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
+        counted = (jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
+        waiting = arrivals.nothing(row, capacity) if late else ()
+        return Lane(env_state, obs, state, history, clock, *counted, waiting)
 
     return Start(begin, jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions))
 
@@ -164,7 +170,7 @@ def _row(env, key) -> Row:
     state, obs = env.reset(key)
     action = jnp.zeros((), int if env.actions else float)  # without a number of actions, they are continuous
     _, step = env.step(key, state, action)
-    return Row(obs, action, step.reward, step.obs)
+    return Row(obs, action, step.reward, step.obs, () if step.arrival is None else jnp.zeros((), int))
 
 
 def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
@@ -174,7 +180,11 @@ def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tu
     clock = Clock(now.t, lane.plays, lane.batching, jnp.asarray(False))
     clock, action, _ = decide(choose, batching, clock, now.t, lane.obs, live)
     env_state, step = env.step(round_key(key, now, ENV), lane.env, action)
-    history = agent.remember(lane.history, Row(lane.obs, action, step.reward, step.obs), live)
+    row = Row(lane.obs, action, step.reward, step.obs)
+    if step.arrival is None:
+        waiting, history = (), agent.remember(lane.history, row, live)
+    else:
+        waiting, history = arrivals.exchange(agent, lane.waiting, lane.history, row._replace(t=now.t), step.arrival, live)
     best = step.regret <= 0 if step.best is None else step.best
     after = Lane(
         env=where(live, env_state, lane.env),
@@ -188,6 +198,7 @@ def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tu
         reward=lane.reward + jnp.where(live, step.reward, 0.0),
         best=lane.best + (live & best),
         diagnostics=lane.diagnostics,
+        waiting=waiting,
     )
     return after, clock.due, action
 
@@ -219,7 +230,8 @@ def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
         # Such agents report the same at every refresh, so `observe` is asked once, at the end. (What is not finite stays so.)
         _, info = observe_alone(agent, _random.from_words(words), lane)
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
-        return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
+        waiting = lane.waiting and lane.waiting._replace(rows=(), after=(), first=())
+        return Lane((), (), (), (), (), lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics, waiting)
 
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))

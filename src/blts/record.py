@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ._typing import Array, Bool, Float, Info, Int
+from ._typing import Array, Bool, Float, Info, Int, Tree
 
 
 class Diagnostics(NamedTuple):
@@ -71,3 +71,5 @@ class Record(NamedTuple):
     best: Float[Array, " replications"]
     """In how many rounds a best action was played; in an MDP, an optimal action of the state."""
     diagnostics: Diagnostics
+    in_flight: Tree = ()
+    """Plays whose rewards were not told by the end, one number per replication; `()` where no reward is late."""

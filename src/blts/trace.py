@@ -74,6 +74,8 @@ class Trace:
     env: str = ""
     agent: str = ""
     batching: str = ""
+    in_flight: np.ndarray | None = None
+    """Where rewards are late, the plays whose rewards were not told by the end, of each replication; else None."""
     notes: tuple[str, ...] = ()
     """Further warnings of the simulation; part of `warnings`."""
 
@@ -109,6 +111,7 @@ class Trace:
             horizon,
             engine,
             *names,
+            in_flight=None if isinstance(record.in_flight, tuple) else record.in_flight,
         )
 
     def __eq__(self, other: object) -> bool:

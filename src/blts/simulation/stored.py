@@ -43,7 +43,8 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes")
 IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_log", "jax_debug_log", "jax_logging")
 """Settings of JAX that no program depends on begin so."""
 _LEAVES = dict.fromkeys(Record._fields, 0) | {"diagnostics": Diagnostics._make([0] * len(Diagnostics._fields))}
-_RECORD = jax.tree.structure(Record._make(_LEAVES.values()))
+_RECORDS = {r.num_leaves: r for r in (jax.tree.structure(Record(**_LEAVES | {"in_flight": late})) for late in (0, ()))}
+"""By their number of leaves: rewards in flight are counted where they are late."""
 
 
 class _Foreign(Exception):
@@ -84,7 +85,12 @@ def program(
     except (ImportError, ValueError, NotImplementedError):  # no flatbuffers; something that JAX cannot write down
         return None
     call = jax.jit(traced.call, compiler_options=options)
-    return lambda *inputs: jax.tree.unflatten(_RECORD, call(*leaves_of(inputs)))
+
+    def run_kept(*inputs: Any) -> Record:
+        leaves = call(*leaves_of(inputs))
+        return jax.tree.unflatten(_RECORDS[len(leaves)], leaves)
+
+    return run_kept
 
 
 def address(purpose: str, static: Any, traced: Any) -> str | None:
