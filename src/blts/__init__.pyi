@@ -28,6 +28,7 @@ from .agents import UCRL2 as UCRL2
 from .agents import Agent as Agent
 from .agents import BayesUCB as BayesUCB
 from .agents import Belief as Belief
+from .agents import Conversions as Conversions
 from .agents import EpsilonGreedy as EpsilonGreedy
 from .agents import Exact as Exact
 from .agents import Follow as Follow
@@ -57,6 +58,14 @@ from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .comparison import paired as paired
 from .contexts import Context as Context
+from .delays import Delay as Delay
+from .delays import DelayByArm as DelayByArm
+from .delays import DelayFunction as DelayFunction
+from .delays import EmpiricalDelay as EmpiricalDelay
+from .delays import FixedDelay as FixedDelay
+from .delays import GeometricDelay as GeometricDelay
+from .delays import LostRewards as LostRewards
+from .delays import ParetoDelay as ParetoDelay
 from .dynamics import Dynamics as Dynamics
 from .envs import MDP as MDP
 from .envs import Bandit as Bandit
@@ -67,6 +76,7 @@ from .envs import Contextual as Contextual
 from .envs import DrawnMDP as DrawnMDP
 from .envs import Env as Env
 from .envs import GaussianContexts as GaussianContexts
+from .envs import Late as Late
 from .envs import ParametricMDP as ParametricMDP
 from .envs import Step as Step
 from .errors import BltsError as BltsError

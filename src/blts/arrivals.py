@@ -1,7 +1,7 @@
 """Late rewards of one replication: rows in flight, and who is told of them when.
 
-Rows are kept by the round of their play. Those that are told in the same round form a linked list, whose first is kept by that round:
-memory is O(T), and a round costs as many iterations as the lane with most arrivals has, one on average. Agents are told of rows by
+Rows are kept by the round of their play. Those that are told in the same round form a linked list, whose first is kept by that
+round: memory is O(T), and a round costs as many iterations as the lane with most arrivals has. Agents are told of rows by
 `remember`, as of any others, so that logs, summaries and batching schemes need not know that there are delays.
 """
 
@@ -28,7 +28,7 @@ class Waiting(NamedTuple):
     """By the round of the play: another play that is told in the same round."""
     first: Int[Array, " rounds"]
     """By the round in which rewards are told: one of their plays."""
-    count: Int[Array, ""]
+    plays: Int[Array, ""]
     """Plays whose rewards are not told yet, or never will be."""
 
 
@@ -78,9 +78,9 @@ def exchange(agent: Any, waiting: Waiting, history: Tree, row: Row, arrival: Any
         place = jnp.where(some, _at(waiting.after, place), NOBODY)
         return any_lane(place != NOBODY), place, count - some, history
 
-    carry = (any_lane(place != NOBODY), place, waiting.count, history)
+    carry = (any_lane(place != NOBODY), place, waiting.plays, history)
     _, _, count, history = lax.while_loop(more, tell, carry)
-    return waiting._replace(count=count), history
+    return waiting._replace(plays=count), history
 
 
 def _at(store: Array, i: Int[Array, ""]) -> Array:
@@ -95,5 +95,7 @@ def _sent(waiting: Waiting, row: Row, delay: Int[Array, ""], live: Bool[Array, "
     told = jnp.where(comes, row.t + delay, outside)
     put = lambda store, place, new: store.at[place].set(new, mode="drop")  # noqa: E731
     rows = jax.tree.map(lambda store, new: put(store, play, new), waiting.rows, row._replace(t=()))
-    after = put(waiting.after, play, _at(waiting.first, jnp.minimum(told, outside - 1)))
-    return Waiting(rows, after, put(waiting.first, told, row.t), waiting.count + live)
+    # XLA copies an array that is read after it is written to; no link is smaller than NOBODY, but this says what comes first.
+    other = _at(waiting.first, jnp.minimum(told, outside - 1))
+    told = jnp.where(other < NOBODY, outside, told)
+    return Waiting(rows, put(waiting.after, play, other), put(waiting.first, told, row.t), waiting.plays + live)

@@ -20,6 +20,7 @@ from .declared import optional, required
 from .errors import ConfigError
 
 NEVER = -1
+LAST_BLOCK = 2**24 - 1  # of the key of a delay: a law draws from the first ones
 LONGEST = 2**30  # rounds: whole numbers of 32 bits have room for a round and a delay
 
 
@@ -194,8 +195,8 @@ class LostRewards(Delay):
         return f"{self.delay}, and {100 * float(self.share):g} % never come"
 
     def sample(self, key, obs, action):
-        key_lost, key_delay = _random.split(key)
-        return jnp.where(_random.uniform(key_lost) < self.share, NEVER, self.delay.sample(key_delay, obs, action))
+        lost = _random.uniform_pair(key, LAST_BLOCK)[0] < self.share
+        return jnp.where(lost, NEVER, self.delay.sample(key, obs, action))
 
     def share_by(self, age, action):
         return (1 - self.share) * self.delay.share_by(age, action)

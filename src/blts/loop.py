@@ -129,7 +129,7 @@ def run(
         reward=lane.reward,
         best=lane.best,
         diagnostics=lane.diagnostics,
-        in_flight=lane.waiting.count if lane.waiting else (),
+        in_flight=lane.waiting.plays if lane.waiting else (),
     )
 
 

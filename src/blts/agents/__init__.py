@@ -8,6 +8,7 @@ from .beliefs import LastLayer as LastLayer
 from .beliefs import Perturb as Perturb
 from .beliefs import Pool as Pool
 from .beliefs import Tempered as Tempered
+from .conversions import Conversions as Conversions
 from .estimates import UCB as UCB
 from .estimates import Greedy as Greedy
 from .estimates import SquareCB as SquareCB

@@ -49,8 +49,8 @@ def condition(
         horizon: the number of rounds; by default the environment's.
         drawn: whether each replication draws its environment from the prior.
         batch_size: the size of "fixed" batches.
-        options: options of the agent, the batching scheme, the environment and the model that is named as prior; each goes to the
-            first that has one of its name.
+        options: options of the agent, the batching scheme, the environment, the model that is named as prior, and of late rewards
+            (`delay="geometric 50"`, `window`, …: see `catalogue.late`); each goes to the first that has one of its name.
 
     Returns:
         The environment, agent, batching scheme and horizon.
@@ -70,6 +70,7 @@ def condition(
     entries = {"environment": registry.find("environment", env), "agent": registry.find("agent", agent)}
     scheme = entries["agent"].about.get("batching", "dynamic") if batching is None else batching
     entries["batching"] = registry.find("batching", scheme)
+    entries["feedback"] = registry.find("feedback", "late")
     if batch_size is not None and scheme != "fixed":
         raise ConfigError(f'A batch size goes with the batching "fixed", not with {scheme!r}; leave one of them out.')
     if options is not None and not isinstance(options, dict):
@@ -95,10 +96,13 @@ def condition(
     T = problem.horizon if horizon is None else horizon
     whole("horizon", T, 1, LONGEST)
     on = Setting(problem.env, model, T)
+    world, player = problem.env, registry.build("agent", agent, on, **chosen["agent"])
+    if chosen["feedback"]:
+        world, player = entries["feedback"].build(world, player, **chosen["feedback"])
     names = {"env": env, "agent": agent, "batching": scheme, "prior": next(iter(problem.priors)) if prior is None else prior}
     return Condition(
-        problem.env,
-        registry.build("agent", agent, on, **chosen["agent"]),
+        world,
+        player,
         registry.build("batching", scheme, on, **chosen["batching"]),
         T,
         names,
@@ -106,7 +110,7 @@ def condition(
     )
 
 
-ORDER = ("agent", "batching", "environment", "model")
+ORDER = ("agent", "batching", "environment", "model", "feedback")
 BANDITS = ("bandit", "contextual")
 """The worlds that an agent can play where it does not say so itself."""
 

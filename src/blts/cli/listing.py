@@ -17,6 +17,7 @@ KINDS = {
     "sampler": "samplers",
     "model": "models",
     "method": "published methods",
+    "feedback": "feedback",
 }
 
 

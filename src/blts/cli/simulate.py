@@ -114,6 +114,8 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     console.print(table)
     if contextual:  # a few runs that never recover are not seen in a mean
         console.print(f"Regret: median {summary['regret_median']:.2f}, 95 % quantile {summary['regret_q95']:.2f}")
+    if trace.in_flight is not None:
+        console.print(f"Plays in flight at the end: {summary['in_flight_mean']:.1f}", style="dim")
     if trace.chains:
         console.print(trace.chains, style="dim")
     for warning in trace.warnings:

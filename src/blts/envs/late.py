@@ -13,7 +13,6 @@ from ..delays import NEVER, Delay, delay_of
 from ..errors import ConfigError, whole
 from .base import Arrival, Env
 
-DELAY = 2**31 - 1  # the block of a round's key that its delay is drawn from; environments draw from the first ones
 SILENCES = ("missing", "zero")
 
 
@@ -21,15 +20,16 @@ SILENCES = ("missing", "zero")
 class Late(Env):
     """Another environment, whose rewards agents are told late.
 
-    The reward of round t with a delay of D rounds can be learned from in round t + 1 + D at the earliest: at the first end of a batch
-    from round t + D on. Until then the play is in flight: agents know that it was made (`Played.counts`) and not what it earned.
+    The reward of round t with a delay of D rounds can be used in round t + 1 + D at the earliest: it is learned at the first end of
+    a batch from round t + D on. Until then the play is in flight: agents know that it was made (`Played.counts`), not what it
+    earned.
     Regret and mean reward are those of the environment.
 
     Args:
         env: any environment.
         delay: the law of the delays, such as `GeometricDelay(50)`, or its words: "geometric 50".
         window: rewards that are later than so many rounds never come; None to wait for ever.
-        silence: "missing": every reward is told, zeros too, and one that never comes is known to be missing and is not learned from.
+        silence: "missing": every reward is told, zeros too; one that never comes is known to be missing, and is not learned from.
             "zero": zeros are not told. What is not told by the end of the window is learned as 0 then; without a window silence
             never ends, and only agents that count plays in flight (`Conversions`) can learn.
 
@@ -104,7 +104,7 @@ rounds or not at all; silence is a reward of zero.
     def step(self, key, state, action):
         inner, obs = state
         inner, step = self.env.step(key, inner, action)
-        delay = self.delay.sample(_random.fold_in(key, DELAY), obs, action)
+        delay = self.delay.sample(_random.far(key), obs, action)
         return (inner, step.obs), step._replace(arrival=self._arrival(delay, step.reward))
 
     def _arrival(self, delay: Int[Array, ""], reward: Scalar) -> Arrival:

@@ -256,7 +256,7 @@ def _products(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value
 
 @rule("dynamic_slice")
 def _pick(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
-    """`values[i]`, each lane at its own i: by comparison where there are few, else by a gather that leaves the store in its place."""
+    """`values[i]`, each lane at its own i: by comparison where there are few, else by a gather from the store as it lies."""
     store, *starts = inputs
     sizes, full = eqn.params["slice_sizes"], eqn.invars[0].aval.shape  # type: ignore[attr-defined]
     cut = [axis for axis, (size, whole) in enumerate(zip(sizes, full, strict=True)) if size != whole]

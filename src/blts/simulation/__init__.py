@@ -15,10 +15,10 @@ from .._typing import PRNGKey
 from ..agents import Agent
 from ..batching import Batching
 from ..compilation import keep_programs
-from ..envs import Env
+from ..envs import Env, Late
 from ..errors import ConfigError, whole
 from ..record import Record
-from ..specification import check_rewards, stale_regret
+from ..specification import check_rewards, check_told, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
 from . import memory
@@ -114,6 +114,7 @@ def simulate(
     root, rounds = as_key(key), recorded_times(times, horizon)
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
     with explained(env, agent, batching, horizon):
+        check_told(env, agent)
         if not misspecified:
             check_rewards(env, agent)
         chosen = leap.choose(engine, env, agent, batching, points=len(rounds), horizon=horizon, keep_actions=keep_actions)
@@ -127,8 +128,9 @@ def simulate(
             records += execute(run, chosen, first + done, now, threads, keep_actions)
     _check_records(records, env, agent, batching, horizon)
     trace = Trace.of(records, rounds, horizon=horizon, engine=chosen, names=(str(env), str(agent), str(batching)))
-    check_contexts(root, env, first, trace)
-    return dataclasses.replace(trace, notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret))
+    paying = env.env if isinstance(env, Late) else env
+    check_contexts(root, paying, first, trace)
+    return dataclasses.replace(trace, notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret))
 
 
 def _check_records(records: list[Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:

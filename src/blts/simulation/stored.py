@@ -42,8 +42,9 @@ KEPT = 200
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes")
 IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_log", "jax_debug_log", "jax_logging")
 """Settings of JAX that no program depends on begin so."""
-_LEAVES = dict.fromkeys(Record._fields, 0) | {"diagnostics": Diagnostics._make([0] * len(Diagnostics._fields))}
-_RECORDS = {r.num_leaves: r for r in (jax.tree.structure(Record(**_LEAVES | {"in_flight": late})) for late in (0, ()))}
+_LEAVES: dict[str, Any] = dict.fromkeys(Record._fields, 0)
+_LEAVES["diagnostics"] = Diagnostics._make([0] * len(Diagnostics._fields))
+_RECORDS = {r.num_leaves: r for r in (jax.tree.structure(Record(**{**_LEAVES, "in_flight": late})) for late in (0, ()))}
 """By their number of leaves: rewards in flight are counted where they are late."""
 
 
