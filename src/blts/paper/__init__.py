@@ -18,6 +18,7 @@ NAMES = (
     *("gamma", "minibatch", "chain-end", "zero-counts", "db-psrl"),
     *("tradeoff", "rand"),
     *("contexts-batches", "contexts-shared", "contexts-temperature", "contexts-kernels", "contexts-data"),
+    *("late", "late-conversions"),
 )
 """The order of the report, a line for each chapter; the studies name it."""
 NEEDS = {"contexts-data": ("sklearn", "scikit-learn", "blts[datasets]")}
