@@ -11,7 +11,7 @@ import time
 
 from rich.console import Console
 
-from . import bandits, callers, contextual, first, growth, kernels, leap, live, memory, peers, planners, psrl, rows, serve
+from . import bandits, callers, contextual, first, growth, kernels, late, leap, live, memory, peers, planners, psrl, rows, serve
 
 SECTIONS = {
     "bandits": bandits,
@@ -20,6 +20,7 @@ SECTIONS = {
     "first": first,
     "growth": growth,
     "kernels": kernels,
+    "late": late,
     "leap": leap,
     "live": live,
     "memory": memory,

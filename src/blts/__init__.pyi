@@ -28,6 +28,7 @@ from .agents import UCRL2 as UCRL2
 from .agents import Agent as Agent
 from .agents import BayesUCB as BayesUCB
 from .agents import Belief as Belief
+from .agents import Conversions as Conversions
 from .agents import Discounted as Discounted
 from .agents import EpsilonGreedy as EpsilonGreedy
 from .agents import Exact as Exact
@@ -70,6 +71,14 @@ from .comparison import Comparison as Comparison
 from .comparison import compare as compare
 from .comparison import paired as paired
 from .contexts import Context as Context
+from .delays import Delay as Delay
+from .delays import DelayByArm as DelayByArm
+from .delays import DelayFunction as DelayFunction
+from .delays import EmpiricalDelay as EmpiricalDelay
+from .delays import FixedDelay as FixedDelay
+from .delays import GeometricDelay as GeometricDelay
+from .delays import LostRewards as LostRewards
+from .delays import ParetoDelay as ParetoDelay
 from .dynamics import Dynamics as Dynamics
 from .envs import MDP as MDP
 from .envs import AbruptChanges as AbruptChanges
@@ -83,6 +92,7 @@ from .envs import Drift as Drift
 from .envs import Drifting as Drifting
 from .envs import Env as Env
 from .envs import GaussianContexts as GaussianContexts
+from .envs import Late as Late
 from .envs import ParametricMDP as ParametricMDP
 from .envs import RandomWalk as RandomWalk
 from .envs import Seasonal as Seasonal

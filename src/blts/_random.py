@@ -299,6 +299,19 @@ def two(key: PRNGKey) -> tuple[PRNGKey, PRNGKey]:
     return key, _placed(key, x0, x1 + np.uint32(1 << 25), half)
 
 
+def far(key: PRNGKey) -> PRNGKey:
+    """A second key from that of a round, without hashing, for what wraps the user of the first.
+
+    Args:
+        key: of a round and a purpose; its user draws from its first 2²⁴ blocks, or from those of `two` keys of it.
+
+    Returns:
+        The key of its last 2²⁴ blocks.
+    """
+    _, _, x0, x1, half = _words(jax.random.key_data(key))
+    return _placed(key, x0, x1 + np.uint32(3 << 24), half)
+
+
 def _placed(key: PRNGKey, x0: Array, x1: Array | int, half: Array) -> PRNGKey:
     k0, k1, *_ = _words(jax.random.key_data(key))
     words = k0, k1, x0, x1 + jnp.zeros_like(k0), half

@@ -54,6 +54,8 @@ class Row(NamedTuple):
     """What it earned, a number of shape `()`."""
     next_obs: Tree = ()
     """What it saw afterwards: the next state of an MDP."""
+    t: Tree = ()
+    """The round that it was, from 1, where rewards are late; `()` elsewhere."""
 
 
 class Played(NamedTuple):

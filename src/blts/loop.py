@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from . import _random
+from . import _random, arrivals
 from . import lanes as _lanes  # `lanes` are the states of the replications below
 from ._random import ACT, ENV, OBSERVE, Round, round_key
 from ._typing import Array, Bool, Float, Info, Int, Key, PRNGKey, Row, Tree
@@ -55,6 +55,8 @@ class Lane(NamedTuple):
     reward: Float[Array, ""]
     best: Float[Array, ""]
     diagnostics: Diagnostics
+    waiting: Tree = ()
+    """Plays whose rewards are late (`arrivals.Waiting`); `()` where none are."""
 
 
 class Written(NamedTuple):
@@ -130,6 +132,7 @@ def run(
         diagnostics=lane.diagnostics,
         sent=jnp.stack(batching.sent(lane.batching)) if provides(batching, "sent") else jnp.zeros((0, replications), int),
         concluded=jax.vmap(partial(conclude, env, agent), in_axes=-1)(keys, lane) if provides(agent, "conclusion") else (),
+        in_flight=lane.waiting.plays if lane.waiting else (),
     )
 
 
@@ -153,6 +156,7 @@ def start(keys, env, agent, batching, points: int, *, capacity: int, keep_action
     """The state of all lanes before round 1, and the arrays to write to, with room for `capacity` rounds."""
     R = keys.shape[0]
     row = jax.eval_shape(partial(example_row, env), keys[0])
+    late = not isinstance(row.t, tuple)
     # One slot more than there can be batches: the running batch has one too.
     ends = jnp.zeros((batching.max_batches(capacity, env.actions) + 1, R), int)
     actions = jnp.zeros((capacity if keep_actions else 0, *row.action.shape, R), row.action.dtype)
@@ -163,7 +167,9 @@ def start(keys, env, agent, batching, points: int, *, capacity: int, keep_action
         env_state, obs = env.reset(key_env)
         state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
         none, zero = jnp.zeros((), int), jnp.zeros(())
-        return Lane(env_state, obs, state, history, clock, jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
+        counted = (jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
+        waiting = arrivals.nothing(row, capacity) if late else ()
+        return Lane(env_state, obs, state, history, clock, *counted, waiting)
 
     return Start(begin, jax.vmap(begin, out_axes=-1)(keys), Written(jnp.zeros((points, R)), ends, actions))
 
@@ -173,7 +179,7 @@ def example_row(env, key) -> Row:
     state, obs = env.reset(key)
     action = jnp.zeros((), int if env.actions else float)  # without a number of actions, they are continuous
     _, step = env.step(key, state, action)
-    return Row(obs, action, step.reward, step.obs)
+    return Row(obs, action, step.reward, step.obs, () if step.arrival is None else jnp.zeros((), int))
 
 
 def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tuple[Lane, Bool[Array, ""], Array]:
@@ -183,7 +189,11 @@ def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tu
     clock = Clock(now.t, lane.plays, lane.batching, jnp.asarray(False))
     clock, action, _ = decide(choose, batching, clock, now.t, lane.obs, live)
     env_state, step = env.step(round_key(key, now, ENV), lane.env, action)
-    history = agent.remember(lane.history, Row(lane.obs, action, step.reward, step.obs), live)
+    row = Row(lane.obs, action, step.reward, step.obs)
+    if step.arrival is None:
+        waiting, history = (), agent.remember(lane.history, row, live)
+    else:
+        waiting, history = arrivals.exchange(agent, lane.waiting, lane.history, row._replace(t=now.t), step.arrival, live)
     best = step.regret <= 0 if step.best is None else step.best
     after = Lane(
         env=where(live, env_state, lane.env),
@@ -197,6 +207,7 @@ def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tu
         reward=lane.reward + jnp.where(live, step.reward, 0.0),
         best=lane.best + (live & best),
         diagnostics=lane.diagnostics,
+        waiting=waiting,
     )
     return after, clock.due, action
 
@@ -230,7 +241,8 @@ def _together(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
         diagnostics = lane.diagnostics.plus(info)._replace(refreshes=lane.batches)
         kept = (lane.env, (), learned) if provides(agent, "conclusion") else ((), (), ())
         clock = lane.batching if provides(batching, "sent") else ()
-        return Lane(*kept, (), clock, lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
+        counted = (lane.plays, lane.batches, lane.regret, lane.reward, lane.best, diagnostics)
+        return Lane(*kept, (), clock, *counted, lane.waiting and lane.waiting._replace(rows=(), after=(), first=()))
 
     words, zero = _random.words_of(keys).T, jnp.zeros(R, int)
     example = jax.tree.map(_lanes.one_lane, (words, zero, zero, lanes))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from ._typing import Array, Bool, Float, Info, Int
+from ._typing import Array, Bool, Float, Info, Int, Tree
 
 
 class Diagnostics(NamedTuple):
@@ -106,3 +106,5 @@ class Record(NamedTuple):
     """The numbers of `Sent`, a row each; no rows for schemes that exchange nothing."""
     concluded: Concluded | tuple[()] = ()
     """Of agents with a `conclusion`; otherwise nothing."""
+    in_flight: Tree = ()
+    """Plays whose rewards were not told by the end, one number per replication; `()` where no reward is late."""

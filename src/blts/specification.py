@@ -13,7 +13,7 @@ from ._module import short
 from ._typing import Array, Float, Row
 from .agents.base import argmax
 from .declared import provides, why_lost
-from .envs import Bandit, Contextual
+from .envs import Bandit, Contextual, Late
 from .errors import ConfigError
 from .models import Model, Tabular
 from .models.arms import arm
@@ -72,6 +72,29 @@ def check_private(agent: Any, batching: Any) -> None:
         raise ConfigError(
             f"With contexts a private agent must not show what it plays, and batches of {type(batching).__name__} depend on that; "
             "use Fixed, StaticDoubling or Grid (fixed, static, minimax-grid, geometric-grid)."
+        )
+
+
+def check_told(env: Any, agent: Any) -> None:
+    """Refuse an agent that could learn from conversions alone, or that takes rewards which are told as silence.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+
+    Raises:
+        ConfigError: what to change.
+    """
+    if not isinstance(env, Late):
+        return
+    if env.silence == "zero" and env.window is None and not agent.counts_plays:
+        raise ConfigError(
+            "Zeros are never told here (silence='zero' without a window), and the agent would learn from conversions alone; put "
+            "the agent into Conversions(…), or give a window."
+        )
+    if env.silence == "missing" and agent.counts_plays:
+        raise ConfigError(
+            "Conversions is for silence='zero'; with silence='missing' zeros are told too: give the agent without Conversions."
         )
 
 

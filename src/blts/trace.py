@@ -100,6 +100,8 @@ class Trace:
     env: str = ""
     agent: str = ""
     batching: str = ""
+    in_flight: np.ndarray | None = None
+    """Where rewards are late, the plays whose rewards were not told by the end, of each replication; else None."""
     notes: tuple[str, ...] = ()
     """Further warnings of the simulation; part of `warnings`."""
     messages: Messages | None = None
@@ -141,6 +143,7 @@ class Trace:
             engine,
             *names,
             concluded=record.concluded or None,
+            in_flight=None if isinstance(record.in_flight, tuple) else record.in_flight,
         )
 
     def __eq__(self, other: object) -> bool:
@@ -246,6 +249,8 @@ class Trace:
             out[f"{name}_mean"] = float(values.mean())
             out[f"{name}_sd"] = float(values.std(ddof=1)) if values.size > 1 else math.nan
             out[f"{name}_se"] = float(_standard_error(values))
+        if self.in_flight is not None:
+            out["in_flight_mean"] = float(np.mean(self.in_flight))
         out["regret_median"], out["regret_q95"] = (float(np.quantile(self.final_regret, q)) for q in (0.5, 0.95))
         out["refreshes_finite"] = bool(self.diagnostics.finite.all())
         out["refreshes"], out["refreshes_unsound"] = int(self.diagnostics.refreshes.sum()), int(self.diagnostics.unsound.sum())

@@ -12,6 +12,7 @@ from .beliefs import Private as Private
 from .beliefs import Restarting as Restarting
 from .beliefs import Tempered as Tempered
 from .beliefs import Windowed as Windowed
+from .conversions import Conversions as Conversions
 from .estimates import UCB as UCB
 from .estimates import Greedy as Greedy
 from .estimates import SquareCB as SquareCB

@@ -119,6 +119,23 @@ class Agent(Contract):
         """
         raise NotImplementedError
 
+    counts_plays = default(False)
+    """Whether it is told of plays before their rewards, where these are late: `expect` is then called in the round of the play."""
+
+    @optional
+    def expect(self, history: Tree, row: Row, live: Bool[Array, ""]) -> Tree:
+        """Add a play whose reward is late to the memory, where `counts_plays`. Its reward is remembered later, or never.
+
+        Args:
+            history: as `empty`, the last `expect` or `remember` returned it.
+            row: the round `row.t`, with a reward of 0.
+            live: False for a replication that waits; its memory must be returned as it is.
+
+        Returns:
+            The new memory, of the same structure, shapes and types.
+        """
+        raise NotImplementedError
+
     incremental = default(False)
     """Whether `observe` is so cheap (a few operations an arm) that running it in every lane each round beats waiting."""
     observes_first = default(False)

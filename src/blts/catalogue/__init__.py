@@ -13,6 +13,7 @@ from ..samplers import Chain
 from . import bandit_agents as bandit_agents
 from . import batching as batching
 from . import contextual_agents as contextual_agents
+from . import late as late
 from . import mdp_agents as mdp_agents
 from . import methods as methods
 from . import models as models

@@ -51,8 +51,8 @@ def condition(
         drawn: whether each replication draws its environment from the prior.
         batch_size: the size of "fixed" batches.
         stop: a stopping rule that the agent is wrapped in.
-        options: options of the agent, the batching scheme, the environment, the model that is named as prior and the stopping rule;
-            each goes to the first that has one of its name.
+        options: options of the agent, the batching scheme, the environment, the model that is named as prior, the stopping rule and
+            late rewards (`delay="geometric 50"`, `window`, …: see `catalogue.late`); each goes to the first that has one of its name.
 
     Returns:
         The environment, agent, batching scheme and horizon.
@@ -72,6 +72,7 @@ def condition(
     entries = {"environment": registry.find("environment", env), "agent": registry.find("agent", agent)}
     scheme = entries["agent"].about.get("batching", "dynamic") if batching is None else batching
     entries["batching"] = registry.find("batching", scheme)
+    entries["feedback"] = registry.find("feedback", "late")
     if batch_size is not None and scheme != "fixed":
         raise ConfigError(f'A batch size goes with the batching "fixed", not with {scheme!r}; leave one of them out.')
     if options is not None and not isinstance(options, dict):
@@ -99,14 +100,16 @@ def condition(
     T = problem.horizon if horizon is None else horizon
     whole("horizon", T, 1, LONGEST)
     on = Setting(problem.env, model, T)
+    world, player = problem.env, registry.build("agent", agent, on, **chosen["agent"])
+    if chosen["feedback"]:
+        world, player = entries["feedback"].build(world, player, **chosen["feedback"])
     names = {"env": env, "agent": agent, "batching": scheme, "prior": next(iter(problem.priors)) if prior is None else prior}
-    player = registry.build("agent", agent, on, **chosen["agent"])
     if stop is not None:
         _check_world(entries["stopping rule"], problem, env)
         player = registry.build("stopping rule", stop, on, player, **chosen["stopping rule"])
         names["stop"] = stop
     return Condition(
-        problem.env,
+        world,
         player,
         registry.build("batching", scheme, on, **chosen["batching"]),
         T,
@@ -115,7 +118,7 @@ def condition(
     )
 
 
-ORDER = ("agent", "batching", "environment", "model", "stopping rule")
+ORDER = ("agent", "batching", "environment", "model", "stopping rule", "feedback")
 BANDITS = ("bandit", "contextual")
 """The worlds that an agent can play where it does not say so itself."""
 

@@ -18,6 +18,7 @@ KINDS = {
     "sampler": "samplers",
     "model": "models",
     "method": "published methods",
+    "feedback": "feedback",
 }
 
 

@@ -131,6 +131,8 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
         console.print(str(chosen.agent.privacy), style="dim", markup=False)
     if trace.messages:
         console.print(trace.messages.content, style="dim")
+    if trace.in_flight is not None:
+        console.print(f"Plays in flight at the end: {summary['in_flight_mean']:.1f}", style="dim")
     if trace.chains:
         console.print(trace.chains, style="dim")
     for warning in trace.warnings:

@@ -1,6 +1,7 @@
 """Environments: bandits and average-reward MDPs that pay rewards."""
 
 from .bandit import Bandit as Bandit
+from .base import Arrival as Arrival
 from .base import Env as Env
 from .base import Step as Step
 from .bootstrap import Bootstrap as Bootstrap
@@ -16,6 +17,7 @@ from .drifting import Drifting as Drifting
 from .garnet import garnet as garnet
 from .gymnasium import from_gymnasium as from_gymnasium
 from .gymnasium import states_of as states_of
+from .late import Late as Late
 from .parametric import ParametricMDP as ParametricMDP
 from .riverswim import riverswim as riverswim
 from .riverswim import riverswim_paper as riverswim_paper

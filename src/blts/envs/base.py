@@ -11,6 +11,15 @@ from .._typing import Array, Bool, Float, Int, PRNGKey, Scalar, Tree
 from ..declared import attribute, default, required
 
 
+class Arrival(NamedTuple):
+    """When and as what a late reward is told."""
+
+    delay: Int[Array, ""]
+    """How many rounds later than its own: 0 is at once. Negative: never."""
+    reward: Scalar
+    """What is told: the reward, or what stands for it."""
+
+
 class Step(NamedTuple):
     """The outcome of one round, as `Env.step` returns it beside the new state.
 
@@ -28,6 +37,8 @@ class Step(NamedTuple):
     reward less the expected reward of this round; only its sum over rounds is meaningful."""
     best: Bool[Array, ""] | None = None
     """Whether an optimal action was played; by default, whether the regret is 0."""
+    arrival: Arrival | None = None
+    """When agents are told of the reward, and as what; None, the default, where they are at once."""
 
 
 class Env(Contract):

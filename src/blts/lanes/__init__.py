@@ -44,6 +44,7 @@ from .mapping import one_lane as one_lane
 from .mapping import over_lanes as over_lanes
 from .mapping import vmap as vmap
 from .program import Program as Program
+from .program import any_lane as any_lane
 from .program import elementwise as elementwise
 from .rules import Value as Value
 from .splitting import Split as Split

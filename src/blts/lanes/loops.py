@@ -8,6 +8,7 @@ from typing import Any
 from jax import lax
 from jax.extend import core
 
+from .program import asks_all_lanes
 from .rules import Value, program, rule, spread
 
 
@@ -16,7 +17,8 @@ def _flags(jaxpr: core.Jaxpr, mapped: Sequence[bool]) -> list[bool]:
     known = dict(zip(jaxpr.invars, mapped, strict=True))
     for eqn in jaxpr.eqns:
         inputs = [not isinstance(v, core.Literal) and known.get(v, False) for v in eqn.invars]
-        out = _flags_of_while(eqn, inputs)[1] if eqn.primitive.name == "while" else [any(inputs)] * len(eqn.outvars)
+        mapped_result = any(inputs) and not asks_all_lanes(eqn)
+        out = _flags_of_while(eqn, inputs)[1] if eqn.primitive.name == "while" else [mapped_result] * len(eqn.outvars)
         known |= dict(zip(eqn.outvars, out, strict=True))
     return [not isinstance(v, core.Literal) and known.get(v, False) for v in jaxpr.outvars]
 

@@ -37,6 +37,43 @@ def elementwise(f: Callable) -> Callable:
     return WHOLE[f.__name__]
 
 
+def _any_lane(flag: Any) -> Any:
+    return flag
+
+
+ANY_LANE = "blts_any_lane"
+_any_lane.__name__ = ANY_LANE
+WHOLE[ANY_LANE] = jax.jit(_any_lane)
+
+
+def any_lane(flag: Any) -> Any:
+    """Whether a flag is set in any of the lanes that are computed together, the same answer for all of them.
+
+    A loop on this has one length for all lanes, whose bodies mask what is not theirs. A loop on a flag of each lane would copy
+    everything that it carries at every iteration. Under `jax.vmap`, which does not know this function, each lane has its own flag
+    and the results are the same.
+
+    Args:
+        flag: of one lane.
+
+    Returns:
+        The flag of all.
+    """
+    return WHOLE[ANY_LANE](flag)
+
+
+def asks_all_lanes(eqn: core.JaxprEqn) -> bool:
+    """Whether an equation is a call of `any_lane`.
+
+    Args:
+        eqn: the equation.
+
+    Returns:
+        Whether it is.
+    """
+    return is_whole(eqn) and eqn.params["name"] == ANY_LANE
+
+
 class Program(NamedTuple):
     """A function traced for one lane."""
 
@@ -135,7 +172,7 @@ def called(eqn: core.JaxprEqn) -> Any | None:
 
 
 def is_whole(eqn: core.JaxprEqn) -> bool:
-    """Whether an equation calls a function marked by `elementwise`.
+    """Whether an equation calls a function marked by `elementwise`, or `any_lane`.
 
     Args:
         eqn: the equation.

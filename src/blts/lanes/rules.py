@@ -13,7 +13,7 @@ from jax import lax
 from jax.extend import core
 
 from .._typing import Array
-from .program import WHOLE, attempt, bind, called, is_whole
+from .program import WHOLE, asks_all_lanes, attempt, bind, called, is_whole
 
 ELEMENTWISE = (
     *("add", "add_any", "and", "atan2", "clamp", "complex", "div", "eq", "ge", "gt", "le", "lt", "max", "min", "mul", "ne"),
@@ -198,6 +198,8 @@ def _shape(eqn: core.JaxprEqn) -> tuple[int, ...]:
 
 @rule("jit", "closed_call", "custom_jvp_call", "custom_vjp_call")
 def _call(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
+    if asks_all_lanes(eqn):
+        return [Value(jnp.any(inputs[0].array, -1), False)]
     if is_whole(eqn):
         out = WHOLE[eqn.params["name"]](*[_shaped(v, _shape(eqn), lanes) for v in inputs])
         return [Value(x, True) for x in out]
@@ -254,15 +256,19 @@ def _products(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value
 
 @rule("dynamic_slice")
 def _pick(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
-    """`values[i]`, each lane at its own i, by comparison where there are few."""
+    """`values[i]`, each lane at its own i: by comparison where there are few, else by a gather from the store as it lies."""
     store, *starts = inputs
     sizes, full = eqn.params["slice_sizes"], eqn.invars[0].aval.shape  # type: ignore[attr-defined]
     cut = [axis for axis, (size, whole) in enumerate(zip(sizes, full, strict=True)) if size != whole]
-    if len(cut) != 1 or sizes[cut[0]] != 1 or full[cut[0]] > FEW_ROWS or store.array.dtype == bool:
+    if len(cut) != 1 or sizes[cut[0]] != 1:
         return None
     (axis,) = cut
     x = spread(store, lanes)
     i = jnp.clip(spread(starts[axis], lanes), 0, full[axis] - 1)
+    if axis == 0 and full[0] > FEW_ROWS:
+        return [Value(jnp.moveaxis(x[i, ..., jnp.arange(lanes)], 0, -1)[None], True)]
+    if full[axis] > FEW_ROWS or x.dtype == bool:
+        return None
     mine = lax.broadcasted_iota(i.dtype, x.shape, axis) == i
     return [Value(jnp.sum(jnp.where(mine, x, jnp.zeros((), x.dtype)), axis, dtype=x.dtype, keepdims=True), True)]
 

@@ -18,8 +18,7 @@ NAMES = (
     *("gamma", "minibatch", "chain-end", "zero-counts", "db-psrl"),
     *("tradeoff", "rand"),
     *("contexts-batches", "contexts-shared", "contexts-temperature", "contexts-kernels", "contexts-data"),
-    *("drift",),
-    *("agents", "agents-many", "agents-contexts", "privacy", "privacy-batches"),
+    *("late", "late-conversions", "drift", "agents", "agents-many", "agents-contexts", "privacy", "privacy-batches"),
     *("stopping", "budget"),
 )
 """The order of the report, a line for each chapter; the studies name it."""

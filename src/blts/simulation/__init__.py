@@ -15,10 +15,10 @@ from .._typing import PRNGKey
 from ..agents import Agent
 from ..batching import Batching
 from ..compilation import keep_programs
-from ..envs import Env
+from ..envs import Env, Late
 from ..errors import ConfigError, whole
 from ..record import Record, Sent
-from ..specification import check_private, check_rewards, stale_regret
+from ..specification import check_private, check_rewards, check_told, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
 from . import memory
@@ -116,6 +116,7 @@ def simulate(
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
     with explained(env, agent, batching, horizon):
         check_private(agent, batching)
+        check_told(env, agent)
         if not misspecified:
             check_rewards(env, agent)
         chosen = leap.choose(engine, env, agent, batching, points=len(rounds), horizon=horizon, keep_actions=keep_actions)
@@ -129,11 +130,12 @@ def simulate(
             records += execute(run, chosen, first + done, now, threads, keep_actions)
     _check_records(records, env, agent, batching, horizon)
     trace = Trace.of(records, rounds, horizon=horizon, engine=chosen, names=(str(env), str(agent), str(batching)))
-    check_contexts(root, env, first, trace)
+    paying = env.env if isinstance(env, Late) else env
+    check_contexts(root, paying, first, trace)
     counted = np.concatenate([record.sent for record in records], -1)
     return dataclasses.replace(
         trace,
-        notes=stale_regret(env, trace.plays, trace.mean_reward, trace.final_regret),
+        notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret),
         messages=messages(Sent(*counted), env, agent) if len(counted) else None,
     )
 

@@ -82,7 +82,8 @@ def _bytes(env: Env, agent: Agent, batching: Batching, sizes: Sizes) -> Bytes:
         found = where and stored.read(where)
         if not found:
             lane, written = jax.eval_shape(one_replication, as_key(0))
-            found = b"%d %d" % (_size(lane) + _size(written), _size(lane) if agent.incremental else 0)
+            read = _size(lane._replace(waiting=())) if agent.incremental else 0  # of what is in flight a round reads a few rows
+            found = b"%d %d" % (_size(lane) + _size(written), read)
             if where:
                 stored.write(where, found)
         _BYTES[shape] = Bytes(*map(int, found.split()))

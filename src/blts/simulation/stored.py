@@ -42,13 +42,16 @@ KEPT = 200
 LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes")
 IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_log", "jax_debug_log", "jax_logging")
 """Settings of JAX that no program depends on begin so."""
-_LEAVES = dict.fromkeys(Record._fields, 0) | {"diagnostics": Diagnostics._make([0] * len(Diagnostics._fields))}
-_RECORDS = [
-    jax.tree.structure(Record(**_LEAVES | {"concluded": concluded}))  # type: ignore[arg-type]
-    for concluded in ((), Concluded._make([0] * len(Concluded._fields)))
+_LEAVES: dict[str, Any] = dict.fromkeys(Record._fields, 0)
+_LEAVES["diagnostics"] = Diagnostics._make([0] * len(Diagnostics._fields))
+_CONCLUDED = Concluded._make([0] * len(Concluded._fields))
+_STRUCTURES = [
+    jax.tree.structure(Record(**_LEAVES | {"concluded": concluded, "in_flight": late}))
+    for concluded in ((), _CONCLUDED)
+    for late in ((), 0)
 ]
-_OF_LEAVES = {structure.num_leaves: structure for structure in _RECORDS}
-"""The structure of a record, with or without conclusions, by the number of its leaves."""
+_RECORDS = {structure.num_leaves: structure for structure in _STRUCTURES}
+"""The structure of a record by the number of its leaves: with conclusions or not, with plays in flight or not."""
 
 
 class _Foreign(Exception):
@@ -90,11 +93,11 @@ def program(
         return None
     call = jax.jit(traced.call, compiler_options=options)
 
-    def record(*inputs):
+    def run_kept(*inputs: Any) -> Record:
         leaves = call(*leaves_of(inputs))
-        return jax.tree.unflatten(_OF_LEAVES[len(leaves)], leaves)
+        return jax.tree.unflatten(_RECORDS[len(leaves)], leaves)
 
-    return record
+    return run_kept
 
 
 def address(purpose: str, static: Any, traced: Any) -> str | None:

@@ -1,0 +1,285 @@
+"""Delays of rewards: how many rounds after its own a reward is told. One law a class.
+
+A delay of 0 is no delay: the reward is told at the end of its round. A negative one says that the reward never comes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from . import _random
+from ._module import Contract, array, module, positive, require_part, static
+from ._typing import Array, Float, Int, Numbers, PRNGKey, Tree
+from .arrays import pick
+from .declared import optional, required
+from .errors import ConfigError
+
+NEVER = -1
+LAST_BLOCK = 2**24 - 1  # of the key of a delay: a law draws from the first ones
+LONGEST = 2**30  # rounds: whole numbers of 32 bits have room for a round and a delay
+
+
+class Delay(Contract):
+    """The distribution of delays. Inherit from this to write one; it must define `sample`.
+
+    With `share_by` it can also be what `Conversions` corrects by.
+
+    >>> import jax.numpy as jnp
+    >>> from blts import random
+    >>> from blts.delays import Delay
+    >>> class Uniform(Delay):
+    ...     longest: int
+    ...
+    ...     def sample(self, key, obs, action):
+    ...         return jnp.floor(random.uniform(key) * (self.longest + 1)).astype(int)
+    >>> int(Uniform(5).sample(random.key(0), (), 0)) <= 5
+    True
+    """
+
+    @required
+    def sample(self, key: PRNGKey, obs: Tree, action: Int[Array, ""]) -> Int[Array, ""]:
+        """Draw the delay of one reward.
+
+        Args:
+            key: of the round.
+            obs: what the round showed.
+            action: what was played.
+
+        Returns:
+            Rounds, a whole number; negative for a reward that never comes.
+        """
+        raise NotImplementedError
+
+    @optional
+    def share_by(self, age: Int[Array, "..."], action: Int[Array, "..."]) -> Float[Array, "..."]:
+        """P(delay ≤ age): the share of rewards that are told when so many rounds have passed.
+
+        Args:
+            age: rounds since that of the play, 0 at its end.
+            action: what was played, of the same shape.
+
+        Returns:
+            Numbers from 0 to 1.
+        """
+        raise NotImplementedError
+
+
+def _whole(delay: Array) -> Int[Array, "..."]:
+    return jnp.minimum(jnp.floor(delay), LONGEST).astype(int)
+
+
+@module
+class FixedDelay(Delay):
+    """Every reward is told so many rounds later.
+
+    Args:
+        rounds: how many.
+    """
+
+    rounds: Numbers = array(dtype=int)
+
+    def check(self):
+        if not 0 <= self.rounds <= LONGEST:
+            raise ConfigError(f"FixedDelay: rounds must be a whole number from 0 to {LONGEST}; got {self.rounds}.")
+
+    def __str__(self) -> str:
+        return f"{self.rounds} rounds late"
+
+    def sample(self, key, obs, action):
+        return jnp.asarray(self.rounds, int)
+
+    def share_by(self, age, action):
+        return jnp.where(age >= self.rounds, 1.0, 0.0)
+
+
+@module
+class GeometricDelay(Delay):
+    """Every round each reward that is due is told with the same probability: P(delay = d) = q (1 - q)^d, q = 1 / (1 + mean).
+
+    Args:
+        mean: the mean delay in rounds.
+    """
+
+    mean: Numbers = array()
+
+    def check(self):
+        positive(self, "mean")
+
+    def __str__(self) -> str:
+        return f"late by a geometric delay of mean {float(self.mean):g} rounds"
+
+    def sample(self, key, obs, action):
+        # P(⌊E / r⌋ ≥ d) = exp(-r d) for E ~ Exp(1): r = -log(1 - q) = log(1 + 1 / mean).
+        return _whole(-jnp.log1p(-_random.uniform(key)) / jnp.log1p(1 / self.mean))
+
+    def share_by(self, age, action):
+        return -jnp.expm1(-(age + 1) * jnp.log1p(1 / self.mean))
+
+
+@module
+class ParetoDelay(Delay):
+    """Heavy tails: P(delay ≥ d) = (1 + d / scale)^-shape. With shape ≤ 1 the mean is infinite.
+
+    Args:
+        shape: the exponent of the tail.
+        scale: in rounds; half of all delays are below scale · (2^(1/shape) - 1).
+    """
+
+    shape: Numbers = array()
+    scale: Numbers = array(default=1.0)
+
+    def check(self):
+        positive(self, "shape", "scale")
+
+    def __str__(self) -> str:
+        return f"late by a Pareto delay of shape {float(self.shape):g} and scale {float(self.scale):g} rounds"
+
+    def sample(self, key, obs, action):
+        return _whole(self.scale * jnp.expm1(-jnp.log1p(-_random.uniform(key)) / self.shape))
+
+    def share_by(self, age, action):
+        return 1 - (1 + (age + 1) / self.scale) ** -self.shape
+
+
+@module
+class EmpiricalDelay(Delay):
+    """A delay that was recorded, each with the same probability.
+
+    Args:
+        rounds: the recorded delays, whole numbers; negative ones are rewards that never came.
+    """
+
+    rounds: Numbers = array(ndim=1, dtype=int)
+
+    def check(self):
+        if not (np.size(self.rounds) and np.max(self.rounds) <= LONGEST):
+            raise ConfigError(f"EmpiricalDelay: rounds must be recorded delays of at most {LONGEST} rounds, one at least.")
+
+    def __str__(self) -> str:
+        return f"late by one of {np.size(self.rounds)} recorded delays"
+
+    def sample(self, key, obs, action):
+        n = np.size(self.rounds)
+        return jnp.asarray(self.rounds, int)[jnp.minimum((n * _random.uniform(key)).astype(int), n - 1)]
+
+    def share_by(self, age, action):
+        rounds = jnp.asarray(self.rounds, int)
+        return jnp.mean((rounds >= 0) & (rounds <= jnp.asarray(age)[..., None]), -1)
+
+
+@module
+class LostRewards(Delay):
+    """A share of the rewards never comes; the others are as late as another law says.
+
+    Args:
+        share: the probability that a reward never comes.
+        delay: of the others; by default they are told at once.
+    """
+
+    share: Numbers = array()
+    delay: Delay = None  # type: ignore[assignment]
+
+    def check(self):
+        if not 0 <= self.share <= 1:
+            raise ConfigError(f"LostRewards: share must be a probability; got {float(self.share):g}.")
+        delay = FixedDelay(0) if self.delay is None else self.delay
+        require_part("LostRewards: delay", delay, Delay, "GeometricDelay(50)")
+        object.__setattr__(self, "delay", delay)
+
+    def __str__(self) -> str:
+        return f"{self.delay}, and {100 * float(self.share):g} % never come"
+
+    def sample(self, key, obs, action):
+        lost = _random.uniform_pair(key, LAST_BLOCK)[0] < self.share
+        return jnp.where(lost, NEVER, self.delay.sample(key, obs, action))
+
+    def share_by(self, age, action):
+        return (1 - self.share) * self.delay.share_by(age, action)
+
+
+@module
+class DelayByArm(Delay):
+    """Each arm has its own law.
+
+    Args:
+        laws: one for each arm, in the order of the arms.
+    """
+
+    laws: tuple[Delay, ...]
+
+    def check(self):
+        object.__setattr__(self, "laws", tuple(self.laws))
+        for law in self.laws:
+            require_part("DelayByArm: laws", law, Delay, "GeometricDelay(50)")
+
+    def __str__(self) -> str:
+        return "; ".join(f"arm {i} {law}" for i, law in enumerate(self.laws))
+
+    def sample(self, key, obs, action):
+        return pick(jnp.stack([law.sample(key, obs, action) for law in self.laws]), action)
+
+    def share_by(self, age, action):
+        shares = jnp.stack([law.share_by(age, action) for law in self.laws])
+        return jnp.take_along_axis(shares, jnp.asarray(action)[None], 0)[0]
+
+
+@module
+class DelayFunction(Delay):
+    """A function of what the round showed and of the action, such as a delay that depends on the context.
+
+    Args:
+        function: `function(key, obs, action)`, written in JAX, gives a whole number of rounds; negative for never.
+    """
+
+    function: Callable[..., Any] = static()
+
+    def __str__(self) -> str:
+        return f"late by {getattr(self.function, '__name__', 'a function')} of context and action"
+
+    def sample(self, key, obs, action):
+        return jnp.asarray(self.function(key, obs, action), int)
+
+
+WORDS: dict[str, tuple[type[Delay], tuple[str, ...]]] = {
+    "fixed": (FixedDelay, ("rounds",)),
+    "geometric": (GeometricDelay, ("mean",)),
+    "pareto": (ParetoDelay, ("shape", "scale")),
+}
+"""The laws that can be written in words, and their numbers in order."""
+EXAMPLES = '"fixed 10", "geometric 50" or "pareto 1.5 10"'
+
+
+def delay_of(given: Delay | str | float) -> Delay:
+    """A law from its words.
+
+    Args:
+        given: "fixed 10", "geometric 50", "pareto 1.5 10" (shape and scale), a number of rounds, or a law as it is.
+
+    Returns:
+        The law.
+
+    Raises:
+        ConfigError: it is none of these.
+
+    >>> from blts.delays import delay_of
+    >>> delay_of("geometric 50")
+    GeometricDelay(mean=50)
+    """
+    if isinstance(given, Delay):
+        return given
+    name, *numbers = str(given).split() if isinstance(given, str) else ("fixed", str(given))
+    try:
+        kind, names = WORDS[name]
+        values = dict(zip(names, map(float, numbers), strict=True))
+    except (KeyError, ValueError):
+        raise ConfigError(f"delay must be a number of rounds or words such as {EXAMPLES}; got {given!r}.") from None
+    if kind is FixedDelay:
+        if not (math.isfinite(values["rounds"]) and values["rounds"] == int(values["rounds"])):
+            raise ConfigError(f"delay must be a whole number of rounds; got {given!r}.")
+        return FixedDelay(int(values["rounds"]))
+    return kind(**values)
