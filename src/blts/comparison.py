@@ -97,6 +97,9 @@ def compare(traces: Mapping[str, Trace] | Sequence[Trace]) -> Comparison:
 class Comparison:
     """Traces of one environment side by side: the result of `compare`.
 
+    Args:
+        traces: by name; the first is the reference.
+
     >>> from blts import UCB1, Bandit, Fixed, Gaussian, compare, simulate
     >>> bandit = Bandit.with_means(Gaussian(sd=0.5), [0.0, 0.5, 1.0])
     >>> run = lambda scale: simulate(0, bandit, UCB1(3, scale=scale), Fixed(10), horizon=40, replications=4)

@@ -52,7 +52,7 @@ def condition(
         batch_size: the size of "fixed" batches.
         stop: a stopping rule that the agent is wrapped in.
         options: options of the agent, the batching scheme, the environment, the model that is named as prior, the stopping rule and
-            late rewards (`delay="geometric 50"`, `window`, …: see `catalogue.late`); each goes to the first that has one of its name.
+            late rewards (`delay="geometric 50"`, `window`, …: see `catalogue.late`); each goes to the first that knows its name.
 
     Returns:
         The environment, agent, batching scheme and horizon.
