@@ -42,6 +42,7 @@ from blts.agents.index import phase_ends
 from blts.agents.stopping import expected_losses
 from blts.evidence import ArmRewards, log_evidence
 from blts.models.marginal import NormalLaw
+from blts.studies.tasks.simulate import Simulate
 
 # Top two
 
@@ -322,3 +323,10 @@ def test_simple_regret_is_the_gap_of_the_recommended_arm():
     assert trace.concluded.simple_regret == pytest.approx(gaps[np.asarray(trace.concluded.arm)], abs=1e-6)
     assert len(np.unique(trace.concluded.arm)) == 3
     assert "Recommended: not the best arm in" in repr(trace)
+
+
+def test_a_study_keeps_the_prior_that_a_rule_looks_at():
+    """The prior of an agent that has none is not part of a condition, unless a stopping rule is."""
+    given = {"env": "gaussian-close", "agent": "uniform", "prior": "uninformative", "batching": "fixed"}
+    assert Simulate().normal(given)["prior"] == "informative"
+    assert Simulate().normal(given | {"stop": "p-best"}) == Simulate().normal(given) | {"prior": "uninformative", "stop": "p-best"}

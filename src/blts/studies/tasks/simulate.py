@@ -45,6 +45,7 @@ class Simulate:
         chosen = built(given)
         drawn = bool(given.get("drawn", False))
         used = drawn or registry.find("agent", given["agent"]).about.get("prior", True) or given.get("prior") not in {None, *PRIORS}
+        used = used or given.get("stop") is not None  # a stopping rule may look at a posterior, whatever the agent does
         prior = chosen.names["prior"] if used else built(given | {"prior": None}).names["prior"]
         method = {"method": given["method"]} if "method" in given else {}
         engine = given.get("engine", "step")
