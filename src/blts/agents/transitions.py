@@ -170,10 +170,10 @@ class Parameters(TransitionBelief):
         return model.init(key)
 
     def empty(self, model, row, capacity):
-        return self.chain.empty(_arm(model), Transitions.row(*row[:4]), capacity)
+        return self.chain.empty(_arm(model), Transitions.row(*row), capacity)
 
     def remember(self, model, history, row, live):
-        return self.chain.remember(_arm(model), history, Transitions.row(*row[:4]), live)
+        return self.chain.remember(_arm(model), history, Transitions.row(*row), live)
 
     def refresh(self, keys, model, thetas: Float[Array, "block dim"], histories):
         n = counts_of(histories)

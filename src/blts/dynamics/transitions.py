@@ -29,8 +29,9 @@ class Transitions(Model):
     dynamics: Any
 
     @staticmethod
-    def row(obs: Tree, action: Any, reward: Scalar, next_obs: Tree) -> Row:
-        """The row as the chain's history groups it: all transitions are rows of arm 0."""
+    def row(obs: Tree, action: Any, reward: Scalar, next_obs: Tree, t: Tree = ()) -> Row:
+        """The row as the chain's history groups it: all transitions are rows of arm 0. Its round `t` is not kept."""
+        del t
         return Row((obs, action), jnp.zeros((), int), reward, next_obs)
 
     @staticmethod
