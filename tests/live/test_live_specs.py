@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from blts import from_json, mala, registry, to_json
-from blts.agents import UCB1
+from blts.agents import UCB1, Exact, Private
 from blts.declared import provides
 from blts.errors import BltsError, ConfigError, UnknownName
 from blts.live import Experiment, Spec
@@ -149,3 +149,11 @@ def test_durations_in_words():
     for wrong in ({"window": "6 weeks"}, {"window": "-1d"}, {"refresh_seconds": "often"}, {"metrics": [metric | {"window": "d"}]}):
         with pytest.raises(ConfigError, match="such as 30min, 6h or 1d"):
             Spec.of(["A", "B"], "conversions", **wrong)
+
+
+def test_private_agents_are_refused(tmp_path):
+    """A corrected reward would be in two releases, so the promise would not hold."""
+    with pytest.raises(ConfigError, match="Private agents are for simulations"):
+        Experiment.create(
+            tmp_path / "x.db", "private", arms=["a", "b"], model=Gaussian(sd=0.5), sampler=Private(Exact(), 1.0, 0.0, 1.0)
+        )
