@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
     >>> from blts import Row
     >>> Row(obs=(), action=1, reward=0.5)
-    Row(obs=(), action=1, reward=0.5, next_obs=())
+    Row(obs=(), action=1, reward=0.5, next_obs=(), t=())
     """
 
     obs: Tree

@@ -79,6 +79,10 @@ class FixedDelay(Delay):
 
     Args:
         rounds: how many.
+
+    >>> from blts import FixedDelay
+    >>> print(FixedDelay(10))
+    10 rounds late
     """
 
     rounds: Numbers = array(dtype=int)
@@ -103,6 +107,10 @@ class GeometricDelay(Delay):
 
     Args:
         mean: the mean delay in rounds.
+
+    >>> from blts import GeometricDelay
+    >>> print(GeometricDelay(50))
+    late by a geometric delay of mean 50 rounds
     """
 
     mean: Numbers = array()
@@ -128,6 +136,10 @@ class ParetoDelay(Delay):
     Args:
         shape: the exponent of the tail.
         scale: in rounds; half of all delays are below scale · (2^(1/shape) - 1).
+
+    >>> from blts import ParetoDelay
+    >>> print(ParetoDelay(1.5, 10.0))
+    late by a Pareto delay of shape 1.5 and scale 10 rounds
     """
 
     shape: Numbers = array()
@@ -152,6 +164,10 @@ class EmpiricalDelay(Delay):
 
     Args:
         rounds: the recorded delays, whole numbers; negative ones are rewards that never came.
+
+    >>> from blts import EmpiricalDelay
+    >>> print(EmpiricalDelay([0, 2, 2, 7, -1]))
+    late by one of 5 recorded delays
     """
 
     rounds: Numbers = array(ndim=1, dtype=int)
@@ -179,6 +195,10 @@ class LostRewards(Delay):
     Args:
         share: the probability that a reward never comes.
         delay: of the others; by default they are told at once.
+
+    >>> from blts import LostRewards
+    >>> float(LostRewards(0.5).share)
+    0.5
     """
 
     share: Numbers = array()
@@ -208,6 +228,10 @@ class DelayByArm(Delay):
 
     Args:
         laws: one for each arm, in the order of the arms.
+
+    >>> from blts import DelayByArm, FixedDelay
+    >>> print(DelayByArm((FixedDelay(1), FixedDelay(20))))
+    arm 0 1 rounds late; arm 1 20 rounds late
     """
 
     laws: tuple[Delay, ...]
@@ -234,6 +258,12 @@ class DelayFunction(Delay):
 
     Args:
         function: `function(key, obs, action)`, written in JAX, gives a whole number of rounds; negative for never.
+
+    >>> from blts import DelayFunction
+    >>> def by_hour(key, obs, action):
+    ...     return obs[0]
+    >>> print(DelayFunction(by_hour))
+    late by by_hour of context and action
     """
 
     function: Callable[..., Any] = static()

@@ -184,6 +184,7 @@ def test_the_base_classes_of_the_design_are_those_of_the_code():
     from blts.delays import Delay
     from blts.dynamics.base import Dynamics
     from blts.envs.base import Env
+    from blts.envs.drift import Drift
     from blts.models.base import Model
     from blts.samplers.base import Sampler
     from blts.samplers.mirror import Mirror
@@ -191,7 +192,7 @@ def test_the_base_classes_of_the_design_are_those_of_the_code():
 
     code = next(block.text for block in blocks((ROOT / "DESIGN.md").read_text()) if block.language == "py")
     written = {node.name: node for node in ast.parse(code).body if isinstance(node, ast.ClassDef)}
-    known = (Agent, Batching, Belief, Delay, Dynamics, Env, Mirror, Model, RowSampler, Sampler)
+    known = (Agent, Batching, Belief, Delay, Drift, Dynamics, Env, Mirror, Model, RowSampler, Sampler)
     classes = {cls.__name__: cls for cls in known}
     assert written.keys() == classes.keys()
     for name, node in written.items():

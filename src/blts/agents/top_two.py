@@ -38,7 +38,7 @@ class TopTwo(Thompson):
     >>> from blts import Gaussian, TopTwo
     >>> print(TopTwo(Gaussian(prior_mean=[0.0, 0.0, 0.0])))
     Top-two Thompson sampling, the leader with probability 0.5, exact posterior draws each round.
-    3 arms with Gaussian rewards (prior mean 0 (×3), prior sd 1, sd 1), inside the paper's theory: m = L = ν = 1.
+    3 arms with Gaussian rewards (prior mean 0 (×3), prior sd 1 (×3), sd 1 (×3)), inside the paper's theory: m = L = ν = 1.
     """
 
     leader: Numbers = array(default=0.5)

@@ -25,6 +25,11 @@ class Asking(Contract):
     """A rule of `Exchanges`: inherit from this to write one.
 
     A subclass is a frozen dataclass (see `module`); it must define `init`, `play` and `end_round`.
+
+    >>> from blts import PlaysDoubled
+    >>> from blts.batching import Asking
+    >>> isinstance(PlaysDoubled(), Asking)
+    True
     """
 
     by_rounds = default(False)

@@ -12,7 +12,12 @@ from ..declared import attribute, default, required
 
 
 class Arrival(NamedTuple):
-    """When and as what a late reward is told."""
+    """When and as what a late reward is told.
+
+    >>> from blts.envs import Arrival
+    >>> Arrival(delay=3, reward=1.0)
+    Arrival(delay=3, reward=1.0)
+    """
 
     delay: Int[Array, ""]
     """How many rounds later than its own: 0 is at once. Negative: never."""
@@ -25,7 +30,7 @@ class Step(NamedTuple):
 
     >>> from blts import Step
     >>> Step(obs=(), reward=1.2, regret=0.3)
-    Step(obs=(), reward=1.2, regret=0.3, best=None)
+    Step(obs=(), reward=1.2, regret=0.3, best=None, arrival=None)
     """
 
     obs: Tree

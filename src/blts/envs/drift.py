@@ -18,6 +18,10 @@ class Drift(Contract):
     """How the means of a bandit change: inherit from this to write a drift for `Drifting`.
 
     A subclass is a frozen dataclass whose annotated fields are its arguments (see `module`); it must define `after` and `limits`.
+
+    >>> from blts import Drift, Seasonal
+    >>> issubclass(Seasonal, Drift)
+    True
     """
 
     def first(self, base: Means) -> Means:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ...errors import ConfigError, whole
 from ..parts import part_of
@@ -34,7 +34,13 @@ GROWTH = 1.25
 
 @dataclass(frozen=True)
 class Sizing:
-    """What an experiment of the size found would give. `print` shows it, `figure` draws, `to_dict` is for JSON."""
+    """What an experiment of the size found would give. `print` shows it, `figure` draws, `to_dict` is for JSON.
+
+    >>> from dataclasses import fields
+    >>> from blts.live import Sizing
+    >>> [field.name for field in fields(Sizing)][:4]
+    ['spec', 'base', 'effect', 'power']
+    """
 
     spec: str
     base: str
@@ -159,6 +165,13 @@ def plan(
 
     Raises:
         ConfigError: a number is out of range, or so small an effect cannot be found with `most` units.
+
+    >>> from blts.live import Spec, plan
+    >>> try:
+    ...     plan(Spec.of(["A", "B"], "bernoulli"), "0.1", effect=0.02, power=1.5)
+    ... except ValueError as error:
+    ...     print(error)
+    power must be a probability from 0.5 to 0.99; got 1.5.
     """
     _check(effect, power, most, replications)
     labels, model = [arm.label for arm in spec.arms], spec.build(tuple(range(len(spec.arms))), spec.arms).model
@@ -199,7 +212,7 @@ def _guess(spec: Spec, truth: dict[str, str], model: Any, power: float, effect: 
     """A first number of units: that of a test of two arms that is looked at once, for as many arms, at every day."""
     labels = [arm.label for arm in spec.arms]
     rewards = arms_of(truth, labels, model)[-1].draw(np.random.default_rng(0), 10_000)
-    z = float(stats.norm.ppf(0.975) + stats.norm.ppf(power))
+    z = float(special.ndtri(0.975) + special.ndtri(power))
     units = SEQUENTIAL * len(labels) * 2 * z**2 * float(np.var(rewards)) / effect**2
     if units > HOPELESS * most:
         raise ConfigError(
