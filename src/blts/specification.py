@@ -12,6 +12,8 @@ from . import _random, contexts
 from ._module import short
 from ._typing import Array, Float, Row
 from .agents.base import argmax
+from .agents.beliefs.forgetting import Forgetting
+from .agents.stopping import Stopping
 from .declared import provides, why_lost
 from .envs import Bandit, Contextual, Late
 from .errors import ConfigError
@@ -76,7 +78,7 @@ def check_private(agent: Any, batching: Any) -> None:
 
 
 def check_told(env: Any, agent: Any) -> None:
-    """Refuse an agent that could learn from conversions alone, or that takes rewards which are told as silence.
+    """Refuse an agent that would learn from conversions alone, takes rewards for silence, or counts rounds by rewards.
 
     Args:
         env: the environment.
@@ -87,6 +89,11 @@ def check_told(env: Any, agent: Any) -> None:
     """
     if not isinstance(env, Late):
         return
+    if counting := _counts_rounds_by_rewards(agent):
+        raise ConfigError(
+            f"{type(counting).__name__} counts a round for each reward that it is told, and rewards are late or missing here; "
+            "leave it out, or the delays."
+        )
     if env.silence == "zero" and env.window is None and not agent.counts_plays:
         raise ConfigError(
             "Zeros are never told here (silence='zero' without a window), and the agent would learn from conversions alone; put "
@@ -96,6 +103,14 @@ def check_told(env: Any, agent: Any) -> None:
         raise ConfigError(
             "Conversions is for silence='zero'; with silence='missing' zeros are told too: give the agent without Conversions."
         )
+
+
+def _counts_rounds_by_rewards(part: Any) -> Any:
+    """The stopping rule or the forgetting belief of an agent, however deep it is wrapped; None where there is none."""
+    if part is None or isinstance(part, Stopping | Forgetting):
+        return part
+    inner = (getattr(part, name, None) for name in ("agent", "belief"))
+    return next((found for found in map(_counts_rounds_by_rewards, inner) if found is not None), None)
 
 
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:

@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 from blts import (
+    Bandit,
     ConfigError,
     Conversions,
+    Discounted,
     Exact,
     Fixed,
     Gaussian,
     Info,
     Late,
     Sequential,
+    StopAtEvidence,
     Thompson,
+    Windowed,
     arrivals,
     condition,
     lanes,
@@ -288,6 +292,22 @@ def test_windows_and_silence():
 def test_mistakes_are_refused(make, words):
     with pytest.raises(ConfigError, match=words):
         make(condition("bernoulli", "exact-ts").env)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model: StopAtEvidence(Thompson(model, Exact(), arms=2)),
+        lambda model: Thompson(model, Windowed(Exact(), 20), arms=2),
+        lambda model: Thompson(model, Discounted(Exact(), 0.9), arms=2),
+    ],
+)
+def test_agents_that_count_rounds_by_rewards_are_refused(make):
+    """A reward that is 30 rounds late cannot stop a run in round 10, and a window of 20 rounds is not one of 20 rewards."""
+    env = Bandit.with_means(Gaussian(), [0.0, 1.0])
+    simulate(0, env, make(Gaussian()), Fixed(10), horizon=20, replications=2)
+    with pytest.raises(ConfigError, match="counts a round for each reward"):
+        simulate(0, Late(env, 30), make(Gaussian()), Fixed(10), horizon=20, replications=2)
 
 
 def test_silence_needs_an_agent_that_counts_it():
