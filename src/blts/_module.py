@@ -228,6 +228,9 @@ def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:
     if number.dtype == bool and (other := np.asarray(value, object) != number).any():  # a 0.3 or "False" would be True
         entry = np.asarray(value)[other].tolist()[0]
         raise ConfigError(f"{cls.__name__}: {field.name} must be True or False, or 1 or 0, in each entry; got {entry!r}.")
+    if number.dtype.kind == "i" and (other := np.asarray(value, float) != number).any():  # 2.7 would be 2
+        entry = np.asarray(value)[other].tolist()[0]
+        raise ConfigError(f"{cls.__name__}: {field.name} must be a whole number in each entry; got {entry!r}.")
     if np.isnan(number).any():
         where = f"; it is at {np.argwhere(np.isnan(number))[0].tolist()}" if number.ndim else ""
         raise ConfigError(f"{cls.__name__}: {field.name} must not be NaN; got {short(number)}{where}.")

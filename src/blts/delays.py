@@ -16,7 +16,7 @@ from . import _random
 from ._module import Contract, array, module, positive, require_part, static
 from ._typing import Array, Float, Int, Numbers, PRNGKey, Tree
 from .arrays import pick
-from .declared import optional, required
+from .declared import optional, provides, required, rests_on
 from .errors import ConfigError
 
 NEVER = -1
@@ -69,6 +69,25 @@ class Delay(Contract):
         raise NotImplementedError
 
 
+def knows_shares(delay: Delay) -> bool:
+    """Whether a law says which share of rewards has come by an age, and so do the laws that it is made of.
+
+    Args:
+        delay: the law. A subclass that overrides `sample` alone has lost `share_by`.
+
+    Returns:
+        Whether `Conversions` can correct by it.
+
+    >>> from blts.delays import DelayFunction, GeometricDelay, LostRewards, knows_shares
+    >>> knows_shares(LostRewards(0.5, GeometricDelay(50)))
+    True
+    >>> knows_shares(LostRewards(0.5, DelayFunction(lambda key, obs, action: 1)))
+    False
+    """
+    inner = delay.laws if isinstance(delay, DelayByArm) else (delay.delay,) if isinstance(delay, LostRewards) else ()
+    return provides(delay, "share_by") and all(map(knows_shares, inner))
+
+
 def _whole(delay: Array) -> Int[Array, "..."]:
     return jnp.minimum(jnp.floor(delay), LONGEST).astype(int)
 
@@ -97,6 +116,7 @@ class FixedDelay(Delay):
     def sample(self, key, obs, action):
         return jnp.asarray(self.rounds, int)
 
+    @rests_on("sample")
     def share_by(self, age, action):
         return jnp.where(age >= self.rounds, 1.0, 0.0)
 
@@ -125,6 +145,7 @@ class GeometricDelay(Delay):
         # P(⌊E / r⌋ ≥ d) = exp(-r d) for E ~ Exp(1): r = -log(1 - q) = log(1 + 1 / mean).
         return _whole(-jnp.log1p(-_random.uniform(key)) / jnp.log1p(1 / self.mean))
 
+    @rests_on("sample")
     def share_by(self, age, action):
         return -jnp.expm1(-(age + 1) * jnp.log1p(1 / self.mean))
 
@@ -154,6 +175,7 @@ class ParetoDelay(Delay):
     def sample(self, key, obs, action):
         return _whole(self.scale * jnp.expm1(-jnp.log1p(-_random.uniform(key)) / self.shape))
 
+    @rests_on("sample")
     def share_by(self, age, action):
         return 1 - (1 + (age + 1) / self.scale) ** -self.shape
 
@@ -183,6 +205,7 @@ class EmpiricalDelay(Delay):
         n = np.size(self.rounds)
         return jnp.asarray(self.rounds, int)[jnp.minimum((n * _random.uniform(key)).astype(int), n - 1)]
 
+    @rests_on("sample")
     def share_by(self, age, action):
         rounds = jnp.asarray(self.rounds, int)
         return jnp.mean((rounds >= 0) & (rounds <= jnp.asarray(age)[..., None]), -1)
@@ -218,6 +241,7 @@ class LostRewards(Delay):
         lost = _random.uniform_pair(key, LAST_BLOCK)[0] < self.share
         return jnp.where(lost, NEVER, self.delay.sample(key, obs, action))
 
+    @rests_on("sample")
     def share_by(self, age, action):
         return (1 - self.share) * self.delay.share_by(age, action)
 
@@ -247,6 +271,7 @@ class DelayByArm(Delay):
     def sample(self, key, obs, action):
         return pick(jnp.stack([law.sample(key, obs, action) for law in self.laws]), action)
 
+    @rests_on("sample")
     def share_by(self, age, action):
         shares = jnp.stack([law.share_by(age, action) for law in self.laws])
         return jnp.take_along_axis(shares, jnp.asarray(action)[None], 0)[0]
@@ -272,7 +297,7 @@ class DelayFunction(Delay):
         return f"late by {getattr(self.function, '__name__', 'a function')} of context and action"
 
     def sample(self, key, obs, action):
-        return jnp.asarray(self.function(key, obs, action), int)
+        return jnp.asarray(self.function(key, obs, action))  # `Late` refuses what is not a whole number
 
 
 WORDS: dict[str, tuple[type[Delay], tuple[str, ...]]] = {

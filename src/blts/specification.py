@@ -13,8 +13,10 @@ from ._module import short
 from ._typing import Array, Float, Row
 from .agents.base import argmax
 from .agents.beliefs.forgetting import Forgetting
+from .agents.conversions import Conversions
 from .agents.stopping import Stopping
 from .declared import provides, why_lost
+from .delays import Delay
 from .envs import Bandit, Contextual, Late
 from .errors import ConfigError
 from .models import Model, Tabular
@@ -78,7 +80,7 @@ def check_private(agent: Any, batching: Any) -> None:
 
 
 def check_told(env: Any, agent: Any) -> None:
-    """Refuse an agent that would learn from conversions alone, takes rewards for silence, or counts rounds by rewards.
+    """Refuse an agent that learns from conversions alone, waits for another window, or counts rounds by rewards.
 
     Args:
         env: the environment.
@@ -103,6 +105,19 @@ def check_told(env: Any, agent: Any) -> None:
         raise ConfigError(
             "Conversions is for silence='zero'; with silence='missing' zeros are told too: give the agent without Conversions."
         )
+    waits = _conversions(agent)
+    if waits is not None and isinstance(waits.delay, Delay) and waits.window != env.window:
+        raise ConfigError(
+            f"Conversions waits for window={waits.window} and the environment for window={env.window}, so that silence would be "
+            f"weighed by the wrong share; write Conversions(…, window={env.window})."
+        )
+
+
+def _conversions(agent: Any) -> Conversions | None:
+    """The `Conversions` of an agent, however deep it is wrapped; None where there is none."""
+    while agent is not None and not isinstance(agent, Conversions):
+        agent = getattr(agent, "agent", None)
+    return agent
 
 
 def _counts_rounds_by_rewards(part: Any) -> Any:

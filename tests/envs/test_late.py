@@ -9,6 +9,7 @@ import pytest
 
 from blts import (
     Bandit,
+    Bernoulli,
     ConfigError,
     Conversions,
     Discounted,
@@ -284,6 +285,9 @@ def test_windows_and_silence():
         (lambda env: Late(Late(env, 1), 1), "late already"),
         (lambda env: LostRewards(2.0), "probability"),
         (lambda env: FixedDelay(-1), "rounds must be"),
+        (lambda env: FixedDelay(2.7), "whole number in each entry; got 2.7"),
+        (lambda env: EmpiricalDelay([0, 1.5]), "whole number in each entry; got 1.5"),
+        (lambda env: EmpiricalDelay([0, np.nan]), "number"),
         (lambda env: EmpiricalDelay([]), "recorded delays"),
         (lambda env: Conversions(Thompson(Gaussian(), arms=2), DelayFunction(lambda key, obs, action: 1)), "share_by"),
         (lambda env: condition("bernoulli", "exact-ts", options={"delay": "fixed 3", "correction": "on"}), "correction must be"),
@@ -316,6 +320,59 @@ def test_silence_needs_an_agent_that_counts_it():
         simulate(0, Late(parts.env, 3, silence="zero"), parts.agent, Sequential(), horizon=10, replications=2)
     with pytest.raises(ConfigError, match="without Conversions"):
         simulate(0, Late(parts.env, 3), Conversions(parts.agent), Sequential(), horizon=10, replications=2)
+
+
+class TenTimes(GeometricDelay):
+    """Another law than that of which it says what share has come."""
+
+    def sample(self, key, obs, action):
+        return 10 * super().sample(key, obs, action)
+
+
+class TenTimesSaid(TenTimes):
+    """As above, with a share that fits."""
+
+    def share_by(self, age, action):
+        return -jnp.expm1(-(jnp.asarray(age) // 10 + 1) * jnp.log1p(1 / self.mean))
+
+
+@pytest.mark.parametrize("law", [TenTimes(5), LostRewards(0.1, TenTimes(5)), DelayByArm((FixedDelay(1), TenTimes(5)))])
+def test_a_law_with_another_sample_does_not_say_what_share_has_come(law):
+    """Conversions would be corrected by the shares of the law that was overridden."""
+    agent = Thompson(Bernoulli(), Exact(), arms=2)
+    with pytest.raises(ConfigError, match="share of rewards has come"):
+        Conversions(agent, law)
+    Conversions(agent, "learned")
+
+
+def test_a_law_with_another_sample_may_say_what_share_has_come():
+    law = TenTimesSaid(5)
+    drawn = np.asarray(jax.vmap(lambda i: law.sample(random.fold_in(random.key(0), i), (), 0))(jnp.arange(4000)))
+    for age in (0, 9, 10, 35, 100):
+        share = float(law.share_by(age, 0))
+        assert abs((drawn <= age).mean() - share) < 4 * np.sqrt(share * (1 - share) / len(drawn))
+    Conversions(Thompson(Bernoulli(), Exact(), arms=2), law)
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"), [(2.7, "type float"), (np.nan, "type float"), (np.ones(3, int), r"shape \[3\]"), (True, "type bool")]
+)
+def test_a_delay_is_one_whole_number(sample, words):
+    env = Bandit.with_means(Gaussian(), [0.0, 1.0])
+    late = Late(env, DelayFunction(lambda key, obs, action: jnp.asarray(sample)))
+    with pytest.raises(ConfigError, match=words):
+        simulate(0, late, Thompson(Gaussian(), Exact(), arms=2), Sequential(), horizon=5, replications=2)
+
+
+@pytest.mark.parametrize(("given", "waits"), [(10, None), (10, 50), (None, 10)])
+def test_silence_is_weighed_for_the_window_of_the_environment(given, waits):
+    env = Late(Bandit.with_means(Bernoulli(), [0.2, 0.4]), "geometric 20", window=given, silence="zero")
+    agent = Thompson(Bernoulli(), Exact(), arms=2)
+    run = lambda agent: simulate(0, env, agent, Fixed(10), horizon=20, replications=2)  # noqa: E731
+    with pytest.raises(ConfigError, match="wrong share"):
+        run(Conversions(agent, "geometric 20", waits))
+    run(Conversions(agent, "geometric 20", given))
+    run(Conversions(agent, "learned"))
 
 
 def test_words_of_laws():

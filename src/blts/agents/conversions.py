@@ -17,8 +17,8 @@ from jax import lax
 from .._module import module, require_part, static
 from .._typing import Array, Bool, Float, Int, Row, Tree
 from ..arrays import count
-from ..declared import provides
-from ..delays import Delay, delay_of
+from ..declared import why_lost
+from ..delays import Delay, delay_of, knows_shares
 from ..errors import ConfigError, whole
 from ..models.bernoulli import Successes
 from .base import Agent
@@ -75,10 +75,11 @@ class Conversions(Agent):
         require_part("Conversions: agent", self.agent, Agent, "Thompson(Bernoulli(), arms=3)")
         if self.delay is not None and not (isinstance(self.delay, str) and self.delay == LEARNED):
             object.__setattr__(self, "delay", delay_of(self.delay))
-            if not provides(self.delay, "share_by"):
+            if not knows_shares(self.delay):
+                why = why_lost(self.delay, "share_by")
                 raise ConfigError(
-                    f"Conversions: {type(self.delay).__name__} does not say which share of rewards has come; give it share_by, "
-                    f"or delay={LEARNED!r}."
+                    f"Conversions: {type(self.delay).__name__} does not say which share of rewards has come; "
+                    + (f"{why.rstrip('.')}, or take delay={LEARNED!r}." if why else f"give it share_by, or delay={LEARNED!r}.")
                 )
         if self.window is not None:
             whole("window", self.window, 0)

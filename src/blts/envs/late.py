@@ -104,8 +104,18 @@ rounds or not at all; silence is a reward of zero.
     def step(self, key, state, action):
         inner, obs = state
         inner, step = self.env.step(key, inner, action)
-        delay = self.delay.sample(_random.far(key), obs, action)
+        delay = self._whole(self.delay.sample(_random.far(key), obs, action))
         return (inner, step.obs), step._replace(arrival=self._arrival(delay, step.reward))
+
+    def _whole(self, delay: Any) -> Int[Array, ""]:
+        """The delay, refused while the round is traced if it is not one whole number."""
+        delay = jnp.asarray(delay)
+        if delay.shape or not jnp.issubdtype(delay.dtype, jnp.integer):
+            got = f"numbers of the type {delay.dtype}" if not delay.shape else f"an array of the shape {list(delay.shape)}"
+            raise ConfigError(
+                f"Late: the delay of {self.delay} must be one whole number, such as jnp.floor(x).astype(int); it is {got}."
+            )
+        return delay
 
     def _arrival(self, delay: Int[Array, ""], reward: Scalar) -> Arrival:
         """When the reward is told, and as what: after the window it is silence, as a zero is where zeros are not told."""
