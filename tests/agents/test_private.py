@@ -354,6 +354,23 @@ def world() -> Contextual:
     return Contextual(Linear(prior_mean=np.zeros(2), prior_sd=1.0, sd=0.3), lambda key: jax.random.normal(key, (2,)), arms=3)
 
 
+OVERRIDDEN = (
+    *("check_model", "init", "empty", "remember", "refresh", "release", "sensitivity", "noise_sd"),
+    *("draw", "laws", "members", "values"),
+)
+
+
+@pytest.mark.parametrize("name", OVERRIDDEN)
+def test_a_subclass_that_may_release_more_has_no_guarantee(name):
+    """Such as one that remembers rewards without clipping them. What is made of releases alone (`summary`) may be another."""
+    inherited = lambda self, *args: getattr(super(type(self), self), name)(*args)  # noqa: E731
+    model = Gaussian(prior_mean=[0.5, 0.5], prior_sd=0.5, sd=0.5)
+    guarantee = lambda cls: Thompson(model, cls(Exact(), 0.5, 0.0, 1.0)).privacy  # noqa: E731
+    assert guarantee(type("Mine", (Private,), {name: inherited})) is None
+    assert guarantee(type("Mine", (Private,), {})).rho == 0.5
+    assert guarantee(type("Mine", (Private,), {"summary": lambda *args: Private.summary(*args)})).rho == 0.5
+
+
 def test_with_contexts_batch_ends_must_not_tell_what_is_played():
     agent = Thompson(Linear(prior_mean=np.zeros(2), prior_sd=1.0, sd=0.3), Private(Exact(), 5.0, -3.0, 3.0, 2.0), arms=3)
     for scheme in (DoublingCounts(), Exchanges(2, PlaysDoubled())):

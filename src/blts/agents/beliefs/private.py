@@ -147,8 +147,16 @@ class Private(Belief):
         """The largest |r| after clipping."""
         return jnp.maximum(jnp.abs(self.low), jnp.abs(self.high))
 
+    _releases_alone = fact(
+        *("check_model", "init", "empty", "remember", "refresh", "release", "sensitivity", "noise_sd", "bound"),
+        *("draw", "normal", "laws", "members", "values"),
+    )
+
     @property
-    def privacy(self) -> Guarantee:
+    def privacy(self) -> Guarantee | None:
+        """The guarantee; None in a subclass that overrides what is clipped, summed, released or drawn from."""
+        if not self._releases_alone:
+            return None
         sd, clipped = float(self.noise_sd()), f"Rewards are clipped to [{short(self.low)}, {short(self.high)}]"
         if not self.contexts:
             return Guarantee(float(self.rho), self.rows, False, clipped, f"noise of sd {sd:.3g} on the sum of an arm's rewards")
