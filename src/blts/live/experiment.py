@@ -25,6 +25,7 @@ from .marks import Marked
 from .metrics import measuring, objective, stopping
 from .pages import Pages
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
+from .reading import Report
 from .request import Request, request_of
 from .session import Session
 from .spec import Spec
@@ -358,7 +359,7 @@ class Experiment(Pages, Marked):
         return differences(self.session)
 
     @notices
-    def report(self, version: int | None = None, *, fresh: bool = False) -> dict[str, Any]:
+    def report(self, version: int | None = None, *, fresh: bool = False) -> Report:
         """What is known: estimates, checks and a recommendation.
 
         Args:
@@ -367,11 +368,11 @@ class Experiment(Pages, Marked):
                 and "as_of" says when that was.
 
         Returns:
-            The report, as JSON could hold it.
+            The report, a dictionary that JSON can hold, with a picture of it: `report.plot()`.
         """
         if version is not None:
-            return reports.kept(self, version)
-        return reports.fresh(self) if fresh else reports.report(self)
+            return Report(reports.kept(self, version))
+        return Report(reports.fresh(self) if fresh else reports.report(self))
 
     @notices
     def value(self, policy: str | Callable[[dict[str, Any]], Any] | Experiment) -> dict[str, Any]:
