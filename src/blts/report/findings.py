@@ -86,6 +86,7 @@ def difference(outcome: Outcome, asked: Condition) -> Finding:
     sentence = f"{capital(quantity.words)} with simultaneous 95 % intervals, {left} less {right}: {', '.join(counts)}."
     verdict = _judged(asked.get("expect"), [d for _, _, d in found])
     short, measured = compared(outcome, found, metric, (left, right))
+    short = capital(": ".join(filter(None, (_named(outcome, asked.get("among", {})), short))))
     return Finding(sentence, str(asked.get("claim", "")), verdict, short=short, measured=measured)
 
 
@@ -98,7 +99,7 @@ def compared(
     """A short sentence of differences, verdict first, and their numbers: both means and the difference with its interval."""
     quantity = metric_of(metric, outcome.study.labels)
     places = decimals((d for _, _, d in found), quantity.scale)
-    names = [name for name in label_names(outcome) if len(found) > 1]
+    names = [name for name in label_names(outcome) if len({repr(m.key([name])) for m, _, _ in found}) > 1]
     told: dict[str, list[str]] = {}
     for m, r, d in found:
         means = [fixed(float(x.values(metric).mean()) * quantity.scale, places) for x in (m, r)]
@@ -110,7 +111,7 @@ def compared(
         f"{HAS[verdict]} {quantity.words} {'from' if verdict == UNKNOWN else 'than'} {sides[1]} ({'; '.join(some)})"
         for verdict, some in told.items()
     ]
-    return f"{capital(sides[0])} {', but '.join(words)}.", "; ".join(n for some in told.values() for n in some)
+    return f"{sides[0]} {', but '.join(words)}.", "; ".join(n for some in told.values() for n in some)
 
 
 AGAINST = {
