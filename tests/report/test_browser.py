@@ -17,7 +17,11 @@ DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="the browser test needs Chromium and chromedriver on the PATH")
 
 OVERFLOW = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-IMAGES = "return [...document.images].map(i => [i.naturalWidth, i.alt, i.complete])"
+IMAGES = (
+    "return [...document.querySelectorAll('[role=img]')].map(i => "
+    "[i.querySelector('svg').getBBox().width, i.ariaLabel, !!i.querySelector('path')])"
+)
+COLOURS = "return [document.body, document.querySelector('.chart path')].map(e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).fill])"
 TARGETS = "return [...document.querySelectorAll('a')].map(a => [a.getAttribute('href'), a.href])"
 
 
@@ -71,6 +75,30 @@ def test_every_picture_is_shown_and_described(browser, folder):
         assert complete
         assert width > 0
         assert len(alt) > 20
+
+
+def test_dark_pages_have_dark_figures(browser, folder):
+    found = {}
+    for scheme in ("light", "dark"):
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        visit(browser, folder / "index.html", 1200)
+        (page, _), (_, figure) = browser.execute_script(COLOURS)
+        assert page == figure  # the background of a figure is the page's
+        found[scheme] = page
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert found["light"] == "rgb(255, 255, 255)"
+    assert found["dark"] != found["light"]
+
+
+def test_print_unfolds_tables(browser, folder):
+    shown = "return [...document.querySelectorAll('details:not([open]) table')].map(t => t.checkVisibility({contentVisibilityAuto: true}))"
+    visit(browser, folder / "index.html", 1200)
+    folded = browser.execute_script(shown)
+    assert folded
+    assert not any(folded)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert all(browser.execute_script(shown))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
 def test_links_lead_somewhere(browser, folder):
