@@ -70,7 +70,7 @@ def test_the_best_is_named_with_its_margin(tmp_path):
     ahead = best(outcomes_of(fill(tmp_path / "a", study, of=levels(blts=5.0, exact_ts=9.0, ucb1=20.0)))[0])
     assert len(ahead) == 1
     assert "Langevin TS has the least regret at T" in ahead[0]
-    assert "less than every other, the nearest exact-ts by −4.0" in ahead[0]
+    assert "less than every other, the nearest exact-ts by 3.97 [3.9" in ahead[0]
     behind = best(outcomes_of(fill(tmp_path / "b", study, of=levels(blts=9.0, exact_ts=5.0, ucb1=20.0)))[0])
     assert "exact-ts has the least regret at T" in behind[0]
     level = best(outcomes_of(fill(tmp_path / "c", study, of=levels(blts=9.0, exact_ts=9.0, ucb1=9.0)))[0])

@@ -102,10 +102,11 @@ def _best(outcome: Outcome, some: list[Measured], problem: list[str]) -> str:
         words.append(f"not told apart from {named or f'{len(level)} others'}")
     if beaten:
         nearest, d = min(beaten, key=lambda pair: abs(pair[1].mean))
-        ends = interval(d.low * quantity.scale, d.high * quantity.scale, places)
+        margin = (-d.mean, -d.high, -d.low) if sign > 0 else (d.mean, d.low, d.high)
+        by, low, high = (x * quantity.scale for x in margin)
         than = "every other" if not level else "the other" if len(beaten) == 1 else f"the other {len(beaten)}"
-        by = f"{outcome.label(nearest, names)} by {fixed(d.mean * quantity.scale, places)} {ends}"
-        words.append(f"{'less' if sign > 0 else 'more'} than {than}, the nearest {by}")
+        rival = f"{outcome.label(nearest, names)} by {fixed(by, places)} {interval(low, high, places)}"
+        words.append(f"{'less' if sign > 0 else 'more'} than {than}, the nearest {rival}")
     return capital("; ".join(words)) + "."
 
 
