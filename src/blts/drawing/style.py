@@ -162,7 +162,7 @@ def to_svg(draw: Callable[[], Figure], *, text: bool = False) -> tuple[bytes, fl
     """
     import matplotlib
 
-    style = STYLE | {"svg.fonttype": "none"} if text else STYLE
+    style: dict[Any, Any] = {**STYLE, "svg.fonttype": "none" if text else "path"}
     with matplotlib.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
         figure = draw()
