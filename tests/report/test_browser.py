@@ -97,6 +97,17 @@ def test_dark_pages_have_dark_figures(browser, folder):
     assert found["dark"] != found["light"]
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser, folder, scheme):
+    axe = (pathlib.Path(__file__).parent.parent / "service/static/axe.min.js").read_text(encoding="utf-8")
+    run = "axe.run(document, {resultTypes: ['violations']}).then(r => arguments[0](r.violations.map(v => [v.id, v.nodes[0].html])))"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    visit(browser, folder / "index.html", 1200)
+    browser.execute_script(axe)
+    assert browser.execute_async_script(run) == []
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
 def test_print_unfolds_tables(browser, folder):
     visit(browser, folder / "index.html", 1200)
     folded = browser.execute_script(UNFOLDED)
