@@ -17,7 +17,18 @@ DRIVER = shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="the browser test needs Chromium and chromedriver on the PATH")
 
 OVERFLOW = "return [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
-IMAGES = "return [...document.images].map(i => [i.naturalWidth, i.alt, i.complete])"
+IMAGES = (
+    "return [...document.querySelectorAll('[role=img]')].map(i => "
+    "[i.querySelector('svg').getBBox().width, i.ariaLabel, !!i.querySelector('path')])"
+)
+COLOURS = (
+    "return [document.body, document.querySelector('.chart path')].map(e => "
+    "[getComputedStyle(e).backgroundColor, getComputedStyle(e).fill])"
+)
+UNFOLDED = (
+    "return [...document.querySelectorAll('details:not([open])')].map(e => "
+    "getComputedStyle(e, '::details-content').contentVisibility == 'visible')"
+)
 TARGETS = "return [...document.querySelectorAll('a')].map(a => [a.getAttribute('href'), a.href])"
 
 
@@ -73,6 +84,40 @@ def test_every_picture_is_shown_and_described(browser, folder):
         assert len(alt) > 20
 
 
+def test_dark_pages_have_dark_figures(browser, folder):
+    found = {}
+    for scheme in ("light", "dark"):
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+        visit(browser, folder / "index.html", 1200)
+        (page, _), (_, figure) = browser.execute_script(COLOURS)
+        assert page == figure  # the background of a figure is the page's
+        found[scheme] = page
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert found["light"] == "rgb(255, 255, 255)"
+    assert found["dark"] != found["light"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(browser, folder, scheme):
+    axe = (pathlib.Path(__file__).parent.parent / "service/static/axe.min.js").read_text(encoding="utf-8")
+    run = "axe.run(document, {resultTypes: ['violations']}).then(r => arguments[0](r.violations.map(v => [v.id, v.nodes[0].html])))"
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    visit(browser, folder / "index.html", 1200)
+    browser.execute_script(axe)
+    assert browser.execute_async_script(run) == []
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_print_unfolds_tables(browser, folder):
+    visit(browser, folder / "index.html", 1200)
+    folded = browser.execute_script(UNFOLDED)
+    assert folded
+    assert not any(folded)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    assert all(browser.execute_script(UNFOLDED))
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 def test_links_lead_somewhere(browser, folder):
     visit(browser, folder / "index.html", 1200)
     targets = browser.execute_script(TARGETS)
@@ -109,6 +154,9 @@ def test_the_page_does_not_scroll_sideways(browser, folder, tmp_path, width):
     assert browser.save_screenshot(str(picture))
     assert picture.stat().st_size > 10_000
     # The mutant: without the boxes in which wide tables scroll, a phone's page is too wide.
-    browser.execute_script("document.querySelectorAll('.scroll').forEach(e => e.classList.remove('scroll'))")
+    browser.execute_script(
+        "document.querySelectorAll('details').forEach(e => e.open = true);"
+        "document.querySelectorAll('.scroll').forEach(e => e.classList.remove('scroll'))"
+    )
     needed, there = browser.execute_script(OVERFLOW)
     assert (needed > there) == (width < 1200)

@@ -115,7 +115,7 @@ def test_means_that_cannot_be_of_the_stated_runs():
 @pytest.mark.parametrize(
     ("finding", "message"),
     [
-        ({"find": "gap"}, "find one of difference, printed, runs"),
+        ({"find": "gap"}, "find one of difference, printed, growth, bound, runs"),
         ({"find": "printed", "of": {}}, "a 'printed' has no 'of'; it takes metric"),
         ({"find": "difference", "of": {"agent": "a"}}, "needs the tables of and than"),
         ({"find": "difference", "of": {}, "than": {"agent": "a"}, "claim": "x"}, "a claim needs expect"),

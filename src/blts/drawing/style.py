@@ -150,24 +150,27 @@ def plain(value: float) -> str:
     return f"10{digits}" if abs(lead - 1) < 1e-9 else f"{lead:.3g}·10{digits}"
 
 
-def to_svg(draw: Callable[[], Figure]) -> tuple[bytes, float]:
+def to_svg(draw: Callable[[], Figure], *, text: bool = False) -> tuple[bytes, float]:
     """Draw a figure in this style and write it as SVG without a date, so that the same numbers give the same bytes.
 
     Args:
         draw: makes the figure; it is called with the style set.
+        text: whether words are text, which can be found and copied and is shorter; otherwise they are shapes.
 
     Returns:
         The SVG, and its width in inches.
     """
     import matplotlib
 
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+    style: dict[Any, Any] = {**STYLE, "svg.fonttype": "none" if text else "path"}
+    with matplotlib.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
         figure = draw()
         content = io.BytesIO()
         whole = figure.get_tightbbox().padded(0.06)  # labels beside the last panel may reach beyond the figure
         figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches=whole)
-        return PATH.sub(_rounded, content.getvalue()), float(whole.width)
+        svg = PATH.sub(_rounded, content.getvalue())
+        return svg.replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif"), float(whole.width)
 
 
 PATH = re.compile(rb' d="M[^"]*"')

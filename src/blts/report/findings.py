@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..statistics import Difference
+import numpy as np
+
+from ..statistics import UNKNOWN, Difference
 from ..studies.spec import Condition
 from .comparing import Agreement, agreement, totals
+from .growth import FASTER
 from .outcome import PROBLEM, Measured, Outcome, matches
 from .tables import differences, label_names
 from .words import METRICS, capital, decimals, fixed, interval, listed, metric_of
@@ -22,12 +25,40 @@ class Finding(NamedTuple):
     sentence: str
     claim: str = ""
     verdict: str = ""
+    first: int = 0
+    """Its place on the first page; 0 where the study does not say."""
+    short: str = ""
+    """The sentence of the first page, where it is another."""
+    measured: str = ""
+    """The numbers alone."""
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the results speak for the claim (True) or against it (False); None where they leave it open."""
+        if "contradicted" in self.verdict and not self.verdict.startswith("not"):
+            return False
+        return True if self.verdict in ("borne out", "not contradicted") else None
 
 
 def findings(outcome: Outcome) -> list[Finding]:
     """The findings that a study asks for."""
-    kinds = {"difference": difference, "printed": published, "runs": runs}
-    return [kinds[str(asked["find"])](outcome, asked) for asked in outcome.study.findings]
+    kinds = {"difference": difference, "printed": published, "runs": runs, "growth": grown, "bound": bound}
+    found = []
+    for asked in outcome.study.findings:
+        some = among(outcome, asked.get("among", {}))
+        told = kinds[str(asked["find"])](some, asked) if some.measured else _nothing(asked)
+        found.append(told._replace(first=int(asked.get("first", 0))))
+    return found
+
+
+def among(outcome: Outcome, names: Condition) -> Outcome:
+    """A study's results, only those of conditions that match."""
+    return Outcome(outcome.study, [m for m in outcome.measured if matches(names, m.condition)]) if names else outcome
+
+
+def _nothing(asked: Condition) -> Finding:
+    names = ", ".join(f"{name} = {value}" for name, value in asked["among"].items())
+    return Finding(f"No condition has {names}.", str(asked.get("claim", "")), "open: nothing was measured")
 
 
 def difference(outcome: Outcome, asked: Condition) -> Finding:
@@ -53,7 +84,34 @@ def difference(outcome: Outcome, asked: Condition) -> Finding:
         left = f"the others ({left})" if of else "the others"
     counts = [f"{verdict} in {len(some)} of {len(found)} ({'; '.join(some)})" for verdict, some in told.items()]
     sentence = f"{capital(quantity.words)} with simultaneous 95 % intervals, {left} less {right}: {', '.join(counts)}."
-    return Finding(sentence, str(asked.get("claim", "")), _judged(asked.get("expect"), [d for _, _, d in found]))
+    verdict = _judged(asked.get("expect"), [d for _, _, d in found])
+    short, measured = compared(outcome, found, metric, (left, right))
+    short = capital(": ".join(filter(None, (_named(outcome, asked.get("among", {})), short))))
+    return Finding(sentence, str(asked.get("claim", "")), verdict, short=short, measured=measured)
+
+
+HAS = {"lower": "has less", "higher": "has more", UNKNOWN: "is not told apart in"}
+
+
+def compared(
+    outcome: Outcome, found: list[tuple[Measured, Measured, Difference]], metric: str, sides: tuple[str, str]
+) -> tuple[str, str]:
+    """A short sentence of differences, verdict first, and their numbers: both means and the difference with its interval."""
+    quantity = metric_of(metric, outcome.study.labels)
+    places = decimals((d for _, _, d in found), quantity.scale)
+    names = [name for name in label_names(outcome) if len({repr(m.key([name])) for m, _, _ in found}) > 1]
+    told: dict[str, list[str]] = {}
+    for m, r, d in found:
+        means = [fixed(float(x.values(metric).mean()) * quantity.scale, places) for x in (m, r)]
+        ends = interval(d.low * quantity.scale, d.high * quantity.scale, places)
+        numbers = f"{means[0]} against {means[1]}, difference {fixed(d.mean * quantity.scale, places)} {ends}"
+        label = outcome.label(m, names)
+        told.setdefault(d.verdict, []).append(f"{label}: {numbers}" if label else numbers)
+    words = [
+        f"{HAS[verdict]} {quantity.words} {'from' if verdict == UNKNOWN else 'than'} {sides[1]} ({'; '.join(some)})"
+        for verdict, some in told.items()
+    ]
+    return f"{sides[0]} {', but '.join(words)}.", "; ".join(n for some in told.values() for n in some)
 
 
 AGAINST = {
@@ -109,8 +167,9 @@ def published(outcome: Outcome, asked: Condition) -> Finding:
                 if (s := o.summary(metric)) and agreement(s, printed.mean, printed.sd, printed.n).verdict == "agrees"
             ]
             others.setdefault(printed.mean, []).extend(outcome.label(o, names) for o in fit)
+    claim = str(asked.get("claim", ""))
     if not tested:
-        return Finding(f"No published {quantity.words} can be compared here.")
+        return Finding(f"No published {quantity.words} can be compared here.", claim, "open: nothing to compare" if claim else "")
     places = decimals((m.summary(metric) for m, _, _ in tested), quantity.scale)
     gaps = [
         f"{outcome.label(m, names)} {fixed(a.difference * quantity.scale, places)} "
@@ -128,7 +187,60 @@ def published(outcome: Outcome, asked: Condition) -> Finding:
         sentence += f" {'; '.join(near)}."
     if lost:
         sentence += f" {listed(lost)} {'agrees' if len(lost) == 1 else 'agree'} with none of ours under the same name."
-    return Finding(sentence)
+    verdict = f"contradicted in {len(gaps)} of {len(tested)}" if gaps else "not contradicted"
+    numbers = [
+        f"{label}{fixed(float(m.values(metric).mean()) * quantity.scale, places)}, published {mean * quantity.scale:.6g}"
+        for m, mean, _ in tested
+        for label in (f"{outcome.label(m, names)}: " if len(tested) > 1 else "",)
+    ]
+    whom = " · ".join(dict.fromkeys(outcome.word(n, v) for n, v in asked.get("among", {}).items()))
+    short = f"{capital(quantity.words)}{f' of {whom}' if whom else ''}: {agree} of {len(tested)} published means agree with ours"
+    short += f" at 99 % ({'; '.join(numbers)})."
+    return Finding(sentence, claim, verdict if claim else "", short=short, measured="; ".join(numbers))
+
+
+def grown(outcome: Outcome, asked: Condition) -> Finding:
+    """Whether regret or batches grow no faster with T than claimed."""
+    from .figures.growth import ARRAYS, claim_of, why
+
+    metric, names, claim = str(asked.get("metric", "regret")), label_names(outcome), str(asked["claim"])
+    told: dict[str, list[str]] = {}
+    for m in outcome.measured:
+        growth = m.growth(ARRAYS[metric]) if ARRAYS.get(metric) in m.arrays else None
+        stated = claim_of(outcome, m, metric)
+        verdict = growth.judged(stated) if growth else ""
+        if growth and verdict:
+            label = outcome.label(m, names)
+            told.setdefault(f"{verdict}, {stated}", []).append(f"{label}: {why(growth, stated)}" if label else why(growth, stated))
+    total = sum(map(len, told.values()))
+    if not total:
+        return Finding(f"The growth of {metric} cannot be compared with a claim.", claim, "open: nothing to compare")
+    faster = sum(len(some) for verdict, some in told.items() if verdict.startswith(FASTER))
+    whom = " · ".join(outcome.word(n, v) for n, v in asked.get("among", {}).items())
+    words = ", ".join(f"{verdict}, in {len(some)} of {total} ({'; '.join(some)})" for verdict, some in told.items())
+    sentence = f"Over the last half of log T, the {metric}{f' of {whom}' if whom else ''} {_grow(metric)} {words}."
+    verdict = f"contradicted in {faster} of {total}" if faster else "not contradicted"
+    return Finding(sentence, claim, verdict, measured="; ".join(n for some in told.values() for n in some))
+
+
+def _grow(metric: str) -> str:
+    return "grow" if metric == "batches" else "grows"
+
+
+def bound(outcome: Outcome, asked: Condition) -> Finding:
+    """The most batches that any run closed, against the theorem's bound."""
+    claim, names = str(asked["claim"]), label_names(outcome)
+    pairs = [(m, float(np.ravel(b)[-1])) for m in outcome.measured if (b := m.about.get("batches_bound")) is not None]
+    pairs = [(m, limit) for m, limit in pairs if "batches" in m.metrics()]
+    if not pairs:
+        return Finding("No bound on batches was stored.", claim, "open: nothing to compare")
+    over = [m for m, limit in pairs if m.values("batches").max() > limit]
+    m, limit = max(pairs, key=lambda pair: pair[0].values("batches").max() / pair[1])
+    label = outcome.label(m, names, outcome.study.title or outcome.study.name)
+    most = f"{fixed(float(m.values('batches').max()), 0)} of at most {limit:.1f}"
+    sentence = f"The run that came nearest to the bound on batches, or furthest beyond it, closed {most} ({label})."
+    verdict = f"contradicted in {len(over)} of {len(pairs)}" if over else "not contradicted"
+    return Finding(sentence, claim, verdict, measured=most)
 
 
 def runs(outcome: Outcome, asked: Condition) -> Finding:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import base64
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..drawing.inline import inline as inline_svg
 from ..drawing.pages import render
 from ..errors import ConfigError
 from .figures import Drawn
 from .findings import Finding
 from .outcome import Outcome
+from .overview import Overview, overview
 from .tables import Comparison, Table, unfinished
 from .words import decimals, fixed, interval, metric_of, p_value
 
@@ -83,16 +85,26 @@ def page(sections: Sequence[Section], provenance: dict[str, Any], *, title: str,
         import markupsafe
     except ImportError:
         raise needed("jinja2") from None
+    numbers = itertools.count(1)
     filters = {
         "inline": lambda text: markupsafe.Markup(inline(text)),
-        "data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}",
+        "svg": lambda svg: markupsafe.Markup(inline_svg(svg, next(numbers))),
         "fixed": fixed,
         "p": p_value,
         "duration": duration,
     }
     paragraphs = [p for p in re.split(r"\n\s*\n", lead.strip()) if p]
     filled = {"title": title, "lead": paragraphs, "chapters": chapters(sections), "provenance": provenance}
+    seen = overview([section.outcome for section in sections])
+    filled |= {"overview": seen, "story": story(sections, seen), "titles": {section.name: section.title for section in sections}}
     return render("blts.report", "page.html.jinja", filters, **filled)
+
+
+def story(sections: Sequence[Section], seen: Overview) -> tuple[Section, Drawn] | None:
+    """The figure of the first page: the first of the study that the first sentence is about, else of any."""
+    leading = [sentence.study for sentence in seen.sentences[:1]]
+    ordered = sorted((s for s in sections if s.figures), key=lambda s: s.name not in leading)
+    return (ordered[0], ordered[0].figures[0]) if ordered else None
 
 
 def inline(text: str) -> str:

@@ -78,9 +78,10 @@ def inputs_of(store: Store, *words: object) -> str:
             path = store.path(cell)
             digest.update(path.read_bytes()[:HEAD] if path.exists() else b"missing")
     here = pathlib.Path(__file__).parent
-    for path in sorted(here.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(path.read_bytes())
+    for folder in (here, here.parent / "drawing"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -57,7 +57,11 @@ class Study:
       `than` and are otherwise alike. With `expect` ("same", "higher", "lower", "no higher" or "no lower") it says whether a `claim`
       is contradicted.
     - `find = "printed"`: how many published numbers of a `metric` agree, and which do not.
+    - `find = "growth"`: whether "regret" or "batches", the `metric`, grow no faster with T than `claims` has it.
+    - `find = "bound"`: whether any run closes more batches than the theorem's N log₂(T + 1).
     - `find = "runs"`: which published means of whole numbers cannot be means of as many runs as are stated.
+
+    `among` limits a finding to the conditions that match it, `first = 1` puts it first on the report's first page.
     """
     claims: dict[str, str] = dataclasses.field(default_factory=dict)
     """How "regret" and "batches" are claimed to grow, such as O(log T), where conditions are not methods with their own claims."""
@@ -172,7 +176,13 @@ def canonical(content: Any) -> str:
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-FINDS = {"difference": ("of", "than", "metric", "claim", "expect"), "printed": ("metric",), "runs": ()}
+FINDS = {
+    "difference": ("of", "than", "metric", "claim", "expect", "among", "first"),
+    "printed": ("metric", "claim", "among", "first"),
+    "growth": ("metric", "claim", "among", "first"),
+    "bound": ("claim", "among", "first"),
+    "runs": (),
+}
 """What a finding can be about, and the names of its table."""
 EXPECTED = ("same", "higher", "lower", "no higher", "no lower")
 
@@ -184,6 +194,12 @@ def _check_finding(finding: Condition) -> None:
     for name in finding:
         if name not in ("find", *FINDS[find]):
             raise ConfigError(f"findings: a {find!r} has no {name!r}; it takes {', '.join(FINDS[find]) or 'nothing else'}.")
+    if not isinstance(finding.get("among", {}), dict):
+        raise ConfigError(f"findings: among must be a table of names and values; got {finding['among']!r}.")
+    if "first" in finding:
+        whole("findings: first", finding["first"], 1)
+    if find in ("growth", "bound") and not isinstance(finding.get("claim"), str):
+        raise ConfigError(f"findings: a {find!r} needs the claim that it is about; got {finding!r}.")
     if find != "difference":
         return
     if not (isinstance(finding.get("of"), dict) and isinstance(finding.get("than"), dict) and finding["than"]):

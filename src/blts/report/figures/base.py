@@ -73,7 +73,7 @@ class Kind:
 
 def render(kind: Kind, csv: str) -> tuple[bytes, float]:
     """The drawing of a CSV as SVG, and its width in inches."""
-    return to_svg(lambda: kind.draw(from_csv(csv)))
+    return to_svg(lambda: kind.draw(from_csv(csv)), text=True)
 
 
 def thinned(times: Sequence[float], most: int = 100) -> list[int]:

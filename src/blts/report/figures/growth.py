@@ -205,7 +205,7 @@ def _against(outcome: Outcome, quantity: str) -> str:
         grown, claim = m.growth(ARRAYS[quantity]) if ARRAYS[quantity] in m.arrays else None, claim_of(outcome, m, quantity)
         verdict = grown.judged(claim) if grown else ""
         if grown and verdict:
-            verdicts.setdefault(verdict, []).append(f"{outcome.label(m, [*lines, *panels], 'all')} ({_why(grown, claim)})")
+            verdicts.setdefault(verdict, []).append(f"{outcome.label(m, [*lines, *panels], 'all')} ({why(grown, claim)})")
     total = sum(map(len, verdicts.values()))
     if not total:
         return ""
@@ -215,7 +215,7 @@ def _against(outcome: Outcome, quantity: str) -> str:
     return f"Over that half, {quantity} {grow} {NO_FASTER} in {total - len(faster)} of {total} conditions{which}."
 
 
-def _why(grown: Growth, claim: str) -> str:
+def why(grown: Growth, claim: str) -> str:
     """The interval that a verdict is from."""
     if claim == LOGARITHM:
         return f"the last doubling added {_words(grown.change, _places(grown.change))} more than the one before"
