@@ -22,9 +22,10 @@ extensions = [
     "entries",
     "linking",
     "generated",
+    "notebooks",
     "accessible",
 ]
-exclude_patterns = ["_build", "extend"]
+exclude_patterns = ["_build", "extend", "notebooks"]
 nitpicky = True
 smartquotes = False  # "step" is a value, and is typed so
 

@@ -158,7 +158,9 @@ def page(path: pathlib.Path, shown: list[Output] | None) -> str:
     """
     source = path.read_text(encoding="utf-8")
     rest = iter(shown or [])
-    parts = [f"{{download}}`Download this notebook <../notebooks/{path.name}>`: plain Python with cells, for any editor that knows them."]
+    parts = [
+        f"{{download}}`Download this notebook <../notebooks/{path.name}>`: plain Python with cells, for any editor that knows them."
+    ]
     for cell in cells(source):
         if cell.is_text:
             parts.append(cell.source)

@@ -14,18 +14,20 @@ from documents import ROOT
 DOCS = ROOT / "docs"
 
 
-def build(source: pathlib.Path, out: pathlib.Path) -> subprocess.CompletedProcess[str]:
+def build(source: pathlib.Path, out: pathlib.Path, *, notebooks: bool = False) -> subprocess.CompletedProcess[str]:
     """Run Sphinx with the settings of docs/conf.py: warnings are errors, and every reference must be found.
 
     Args:
         source: a folder of pages.
         out: where the site goes.
+        notebooks: whether they are run; the default tests run each for itself, in tests/docs/test_notebooks.py.
 
     Returns:
         How it went.
     """
     command = [sys.executable, "-m", "sphinx", "--builder", "html", "--fail-on-warning", "--nitpicky", "--quiet"]
     command += ["--conf-dir", str(DOCS), "--doctree-dir", str(out.parent / "doctrees"), str(source), str(out)]
+    command += [] if notebooks else ["--define", "notebooks_execute=0"]
     path = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
     return subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, encoding="utf-8")
 

@@ -52,7 +52,14 @@ def test_few_rewards_or_many_arms_are_no_matter(arms, days):
 
 def test_with_contexts_there_is_the_allocation_alone():
     shop = Experiment.create(
-        "sqlite://", "shop", ["A", "B"], "linear-unknown-variance", sampler="exact", batching="external", features={"visits": [0, 10]}, seed=1
+        "sqlite://",
+        "shop",
+        ["A", "B"],
+        "linear-unknown-variance",
+        sampler="exact",
+        batching="external",
+        features={"visits": [0, 10]},
+        seed=1,
     )
     shop.tell([(d.id, 1.0) for d in shop.ask(4, contexts=[{"visits": k} for k in range(4)]).decisions])
     assert [axes.get_title("left") for axes in shop.report().plot().axes] == ["Allocation"]
