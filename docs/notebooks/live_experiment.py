@@ -17,14 +17,14 @@ from blts.live import Experiment, Spec, rehearse
 # %%
 arms, settings = ["short", "long", "question"], {"batching": {"name": "fixed", "size": 150}, "floor": 0.05}
 spec = Spec.of(arms, "conversions", **settings)
-print(rehearse(spec, {"short": 0.10, "long": 0.10, "question": 0.16}, units=1500, per_day=150, replications=50))
+print(rehearse(spec, {"short": 0.10, "long": 0.10, "question": 0.22}, units=1500, per_day=150, replications=50))
 
 # %% [markdown]
 # ## Ten days
 
 # %%
 chance = random.Random(4)
-RATES = {"short": 0.10, "long": 0.10, "question": 0.16}
+RATES = {"short": 0.10, "long": 0.10, "question": 0.22}
 mail = Experiment.create("sqlite:///mail.db", "mail", arms, "conversions", seed=4, **settings)
 for day in range(10):
     answer = mail.ask(150, request_id=f"day {day}")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blts import Exact, Linear, Perturb, Pool, Thompson, condition, sgld, simulate, ula
-from blts._random import as_key
+from blts._random import as_key, fold_in, uniform
 from blts.batching import (
     Clocked,
     Determinant,
@@ -147,6 +147,54 @@ class AbsentPlay(Exchanges):
 def test_an_exchange_a_batch_a_hand_over_or_a_turn_that_is_wrong_is_noticed(mutant):
     with pytest.raises(AssertionError):
         check(mutant(3, Sequential() if mutant is not HandOverNotCounted else Fixed(5), **ABSENT), scripted(0))
+
+
+def check_presence(scheme: Exchanges, actions: np.ndarray, key: int = 3) -> None:
+    """Who plays, by enumeration: each agent's own number of the round says whether it leaves or returns, one agent at a time."""
+    start, states, _ = run(scheme, actions, key=key)
+    present, turn, rounds = [True] * scheme.agents, 0, 0
+    for i in range(len(actions)):
+        turn += 1
+        while turn < scheme.agents and not present[turn]:
+            turn += 1
+        if turn == scheme.agents:
+            rounds += 1
+            u = np.asarray(uniform(fold_in(start.key, rounds), (scheme.agents,)))
+            after = [u[m] >= scheme.leave if present[m] else u[m] < scheme.back for m in range(scheme.agents)]
+            if not any(after):
+                after[max((m for m in range(scheme.agents) if present[m]), key=lambda m: u[m])] = True
+            present, turn = after, after.index(True)
+        assert states.turn[i] == turn
+        assert states.present[i].tolist() == present
+    assert rounds >= 3
+
+
+@pytest.mark.parametrize(("agents", "plays"), [(2, 240), (10, 240), (1000, 4000)])
+def test_who_plays_is_right_from_two_agents_to_a_thousand(agents, plays):
+    check_presence(Exchanges(agents, **ABSENT), scripted(4, plays))
+
+
+def test_the_last_agent_stays():
+    check_presence(Exchanges(2, leave=0.9, back=0.05), scripted(4))
+
+
+class LowestStays(Exchanges):
+    def _present(self, key, rounds, present):
+        after = super()._present(key, rounds, present)
+        u = uniform(fold_in(key, rounds), (self.agents,))
+        nobody = ~jnp.any(jnp.where(present, u >= self.leave, u < self.back))
+        return jnp.where(nobody, jnp.arange(self.agents) == jnp.argmin(jnp.where(present, u, 2.0)), after)
+
+
+class ReturnsAsOftenAsItStays(Exchanges):
+    def _present(self, key, rounds, present):
+        return uniform(fold_in(key, rounds), (self.agents,)) >= self.leave
+
+
+@pytest.mark.parametrize("mutant", [LowestStays(2, leave=0.9, back=0.05), ReturnsAsOftenAsItStays(1000, **ABSENT)])
+def test_a_wrong_agent_that_plays_is_noticed(mutant):
+    with pytest.raises(AssertionError):
+        check_presence(mutant, scripted(4, 4 * max(60, mutant.agents)))
 
 
 def test_one_agent_is_a_batching_scheme():

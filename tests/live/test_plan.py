@@ -21,10 +21,10 @@ SPEC = Spec.of(["A", "B"], "conversions", "top-two")
 SETTINGS = {"per_day": 100.0}
 
 
-def realised(sizing: Sizing, effect: float, runs: int) -> np.ndarray:
-    """The losses of experiments of the size found, with random numbers that the plan has not seen."""
+def realised(sizing: Sizing, effect: float, runs: int, times: float = 1.0) -> np.ndarray:
+    """The losses of experiments of `times` the size found, with random numbers that the plan has not seen."""
     truth = {"A": "0.2", "B": f"{0.2 + effect:g}"}
-    return rehearse(SPEC, truth, units=sizing.units, replications=runs, seed=77, **SETTINGS).loss
+    return rehearse(SPEC, truth, units=round(times * sizing.units), replications=runs, seed=77, **SETTINGS).loss
 
 
 def p_inside(predicted: np.ndarray, losses: np.ndarray, low: float, high: float) -> float:
@@ -44,6 +44,9 @@ def check_prediction(sizing: Sizing, effect: float, runs: int) -> None:
     assert p_inside(predicted, losses, sizing.loss.value - reach, sizing.loss.value + reach) < LEVEL
     other = realised(sizing, 1.2 * effect, runs)
     assert abs(other.mean() - sizing.loss.value) > 4 * se
+    assert p_inside(predicted, other, *sizing.interval) < LEVEL
+    # A plan for another size: its interval is not that of experiments that are half as large again.
+    assert p_inside(predicted, realised(sizing, effect, runs, times=1.5), *sizing.interval) < LEVEL
 
 
 @pytest.fixture(scope="module")

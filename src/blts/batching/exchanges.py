@@ -118,7 +118,9 @@ class Exchanges(Batching):
         u = _random.uniform(_random.fold_in(key, rounds), (self.agents,))
         stays = jnp.where(present, u >= self.leave, u < self.back)
         # Where nobody would be left, the one of those present who was least about to leave stays.
-        last = jnp.argmax(jnp.where(present, u, -1.0))
+        # By the maximum: XLA fuses the generator into an argmax of u, and LLVM then takes minutes for 1000 agents.
+        rank = jnp.where(present, u, -1.0)
+        last = jnp.argmax(rank == jnp.max(rank))
         return stays | (~jnp.any(stays) & (jnp.arange(self.agents) == last))
 
     @rests_on("init", "step")
