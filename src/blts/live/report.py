@@ -23,7 +23,7 @@ from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
 from .metrics import stopping
 from .metrics.summary import METHOD, current_values, summary
-from .refreshing import last_cutoff
+from .refreshing import last_moment
 from .standing import is_paused
 from .status import allocation, allocation_error, declared_in_words, last_failings
 
@@ -142,8 +142,9 @@ def _now(experiment: Experiment) -> float:
     """The time, and where a clock was set back not before that of the last refresh: what counted once still counts."""
     session = experiment.session
     with experiment.database.read() as c:
-        before = last_cutoff(session, c)
-    return session.now() if before is None else max(session.now(), before + (session.spec.window or 0.0))
+        before = last_moment(session, c)
+    ahead = (session.spec.window or 0.0) if session.spec.delay is None else 0.0
+    return session.now() if before is None else max(session.now(), before + ahead)
 
 
 def _model(experiment: Experiment, current: Policy, data: Data) -> Model:
@@ -166,6 +167,10 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
     of = f"{learned} rewards of active arms, this report from {rewards}"
     if (forget := experiment.spec.forget) is not None:
         of += f": it forgets decisions older than {in_words(forget)}, and estimates, posterior and recommendation here do not"
+    if experiment.spec.delay is not None:
+        of += (
+            ": it weighs silence by its age, and estimates, posterior and recommendation here are of decisions whose window is over"
+        )
     return f"The policy in use (version {current.version}) has learned from {of}{plays}."
 
 
