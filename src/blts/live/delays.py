@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from .spec import Spec
 
 
+LEAST_AT_RISK = 5
+"""A delay is not corrected for where fewer conversions could have been seen with it: one alone would say that none comes sooner."""
+
+
 class Delays(NamedTuple):
     """The distribution of the delays of conversions within the window, one for all arms."""
 
@@ -54,7 +58,7 @@ class Delays(NamedTuple):
             The distribution, relative to the delays that can have been seen by now.
 
         >>> import numpy as np
-        >>> found = Delays.of(np.array([1.0, 1.0, 3.0]), np.array([2.0, 9.0, 9.0]), window=5.0)
+        >>> found = Delays.of(np.repeat([1.0, 1.0, 3.0], 5), np.repeat([2.0, 9.0, 9.0], 5), window=5.0)
         >>> found.by(np.array([0.5, 1.0, 3.0, 7.0])).tolist()
         [0.0, 0.5, 1.0, 1.0]
         """
@@ -62,6 +66,7 @@ class Delays(NamedTuple):
         seconds, came = np.unique(delays[within], return_counts=True)
         n, gone = came.astype(float), np.searchsorted(np.sort(ages[within]), seconds, side="left")
         at_risk = np.cumsum(n) - gone
+        n = np.where(at_risk < LEAST_AT_RISK, 0.0, n)
         share = product_limit(n, at_risk) if len(n) else n
         return Delays(seconds, share, n / at_risk, at_risk, window, int(within.sum()), int((~within).sum()))
 

@@ -15,6 +15,7 @@ from . import entries, schema
 from .conclusions import estimates, history
 from .conclusions.comparing import Seen, Version, compare, data_of
 from .conclusions.counted import counted
+from .conclusions.delayed import delayed
 from .conclusions.feedback import feedback
 from .conclusions.posterior import LEVEL, compile_draws
 from .conclusions.words import number
@@ -102,6 +103,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "history": {"policies": versions, **history.cumulative(table, known)},
     }
     report |= compare(spec, table, known, seen, version)
+    if spec.delay is not None:
+        report["delay"] = delayed(table, spec, now)
     if row.stopped is not None:
         left = f"every new decision is {row.stopped!r}" if row.stopped else "there are no more decisions"
         sentence = report["recommendation"].removeprefix("Keep on: ")
@@ -168,9 +171,7 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
     if (forget := experiment.spec.forget) is not None:
         of += f": it forgets decisions older than {in_words(forget)}, and estimates, posterior and recommendation here do not"
     if experiment.spec.delay is not None:
-        of += (
-            ": it weighs silence by its age, and estimates, posterior and recommendation here are of decisions whose window is over"
-        )
+        of += ": it weighs silence by its age, and estimates, posterior and recommendation here await the ends of windows"
     return f"The policy in use (version {current.version}) has learned from {of}{plays}."
 
 

@@ -115,8 +115,8 @@ class Spec:
     forget: float | None = None
     """Refreshes do not learn from decisions that are older than so many seconds, where rewards change with time; None for all."""
     delay: str | None = None
-    """"learned": refreshes also learn from decisions whose window is open. One that is still silent counts as a failure of the weight
-    that its age calls for, by delays of conversions that are estimated from the ledger (`delays`). None: they wait for the window."""
+    """With "learned", refreshes also learn from decisions whose window is open: one that is still silent counts as a failure of the
+    weight that its age calls for, by the delays of conversions so far (`delays`). None: they wait for the end of the window."""
     default_reward: float | None = None
     """What a decision has earned whose window passed in silence; without it such a decision is left out."""
     cap: float | None = None
