@@ -230,4 +230,4 @@ def test_totals_are_refused(tmp_path):
     experiment = Experiment.create(tmp_path / "x.db", "mail", ["A", "B"], "conversions", "exact", **SETTINGS)
     experiment.ask(10)
     with pytest.raises(ConfigError, match="one by one"):
-        experiment.tell_aggregate("A", count=1, reward_sum=1, request_id="x")
+        experiment.tell_aggregate("A", count=1, total=1, request_id="x")
