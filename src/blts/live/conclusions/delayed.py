@@ -39,7 +39,9 @@ def delayed(table: DecisionTable, spec: Spec, now: float) -> dict[str, Any]:
     known = Silence.at(fold, spec.exposure == "explicit", now, spec.window or 0.0)
     delays, arms = known.delays, range(len(table.labels))
     rates = [rate(known, table.arms == k) for k in arms]
-    to_come = [r["value"] * (1 - known.share[known.counts & (table.arms == k)]).sum() for k, r in zip(arms, rates, strict=True)]
+    to_come = [
+        (r["value"] or 0.0) * (1 - known.share[known.counts & (table.arms == k)]).sum() for k, r in zip(arms, rates, strict=True)
+    ]
     expected, seen = float(np.sum(to_come)), int(known.converted.sum())
     ages = np.array(PARTS) * delays.window
     found = {
@@ -68,14 +70,14 @@ def rate(known: Silence, mine: np.ndarray) -> dict[str, Any]:
         mine: which of them.
 
     Returns:
-        "conversions", "trials" (Σ F), "value", "low" and "high"; the last two are None where there is no conversion.
+        "conversions", "trials" (Σ F), "value", "low" and "high"; None where there is no trial, and the last two where there is no conversion.
     """
     mine = mine & known.counts
     share, ages, ones = known.share[mine], known.ages[mine], int((known.converted & mine).sum())
     trials = float(share.sum())
-    value = min(ones / trials, 1.0) if trials else 0.0
+    value = min(ones / trials, 1.0) if trials else None
     found = {"conversions": ones, "trials": number(trials), "value": value, "low": None, "high": None}
-    if not ones or not trials:
+    if not ones or value is None:
         return found
     order = np.argsort(ages, kind="stable")
     younger = np.concatenate([[0.0], np.cumsum(share[order])])[np.searchsorted(ages[order], known.delays.seconds, side="left")]
