@@ -70,7 +70,7 @@ def rate(known: Silence, mine: np.ndarray) -> dict[str, Any]:
         mine: which of them.
 
     Returns:
-        "conversions", "trials" (Σ F), "value", "low" and "high"; None where there is no trial, and the last two where there is no conversion.
+        "conversions", "trials" (Σ F), "value", "low" and "high"; these are None without trials, the interval without conversions.
     """
     mine = mine & known.counts
     share, ages, ones = known.share[mine], known.ages[mine], int((known.converted & mine).sum())
