@@ -91,7 +91,7 @@ def check_told(env: Any, agent: Any) -> None:
     """
     if not isinstance(env, Late):
         return
-    if counting := _counts_rounds_by_rewards(agent):
+    if counting := counts_rounds_by_rewards(agent):
         raise ConfigError(
             f"{type(counting).__name__} counts a round for each reward that it is told, and rewards are late or missing here; "
             "leave it out, or the delays."
@@ -120,12 +120,12 @@ def _conversions(agent: Any) -> Conversions | None:
     return agent
 
 
-def _counts_rounds_by_rewards(part: Any) -> Any:
+def counts_rounds_by_rewards(part: Any) -> Any:
     """The stopping rule or the forgetting belief of an agent, however deep it is wrapped; None where there is none."""
     if part is None or isinstance(part, Stopping | Forgetting):
         return part
     inner = (getattr(part, name, None) for name in ("agent", "belief"))
-    return next((found for found in map(_counts_rounds_by_rewards, inner) if found is not None), None)
+    return next((found for found in map(counts_rounds_by_rewards, inner) if found is not None), None)
 
 
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ SPECS = {
     "exposures": {"exposure": "explicit", "window": 4 * HOUR, "default_reward": 0.0},
     "from the vector": {"draw": "vector"},
     "UCB": {"sampler": "ucb1"},
+    "learned delays": {"window": 6 * HOUR, "default_reward": 0.0, "delay": "learned", "refresh_seconds": 4 * HOUR},
     "chains": {"sampler": "blts", "batching": {"name": "fixed", "size": 40}},
 }
 HEAVY = ("chains", "from the vector", "external")  # these compile, or refresh at every step

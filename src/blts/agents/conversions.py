@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from .._module import module, require_part, static
@@ -176,7 +177,7 @@ class Conversions(Agent):
     def _silent_failures(self, plays: Plays, share: Float[Array, " rounds"]) -> Float[Array, " arms"]:
         """How many failures of each arm are not told: Σ F(age) over all plays but those told to be failures, less conversions."""
         trials = self._by_arm(plays, jnp.where(plays.told & (plays.rows.reward == 0), 0.0, share))
-        return jnp.maximum(trials - plays.ones, 0.0)
+        return silent_failures(trials, plays.ones)
 
     def _by_arm(self, plays: Plays, x: Float[Array, " rounds"]) -> Float[Array, " arms"]:
         return jnp.zeros(self.actions).at[plays.rows.action].add(x)
@@ -213,5 +214,28 @@ def seen_share(came: Float[Array, " rounds"], converted: Bool[Array, " rounds"],
     ages = jnp.arange(came.shape[0])
     of_age = jnp.where(ages <= now, converted[jnp.maximum(now - ages, 0)], False)
     at_risk = jnp.cumsum(came) - (jnp.cumsum(of_age) - of_age)
-    before = jnp.where(came > 0, 1 - came / jnp.maximum(at_risk, 1.0), 1.0)
-    return jnp.concatenate([jnp.cumprod(before[::-1])[::-1][1:], jnp.ones(1)])
+    return product_limit(came, at_risk)
+
+
+def product_limit(came: Any, at_risk: Any) -> Any:
+    """The share of conversions that have come by each delay, from risk sets: F(s_j) = Π_{k > j} (1 - n_k / R_k).
+
+    Args:
+        came: n, how many conversions came with each delay, in ascending order of the delays; a NumPy or a JAX array.
+        at_risk: R, how many conversions of delays up to it could have been seen with it.
+
+    Returns:
+        F at each delay, of the kind of array that was given.
+
+    >>> import numpy as np
+    >>> product_limit(np.array([2.0, 1.0]), np.array([2.0, 4.0]))
+    array([0.75, 1.  ])
+    """
+    xp = jnp if isinstance(came, jax.Array) else np
+    before = xp.where(came > 0, 1 - came / xp.maximum(at_risk, 1.0), 1.0)
+    return xp.concatenate([xp.cumprod(before[::-1])[::-1][1:], xp.ones(1)])
+
+
+def silent_failures(trials: Any, ones: Any) -> Any:
+    """How many silent plays of each arm count as failures: Σ F(age) over all that are not told to be failures, less conversions."""
+    return (jnp if isinstance(trials, jax.Array) else np).maximum(trials - ones, 0.0)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .delays import weighed
 from .ledger import Fold, Rewards
 from .parts import EXTERNAL
 from .spec import Spec
@@ -47,6 +48,9 @@ class Closed(NamedTuple):
     since: float | None
     """Decisions whose window began earlier are forgotten."""
     default: float | None
+    weighed_at: float | None = None
+    """The moment for which silence is weighed by its age, where delays are learned; None elsewhere."""
+    window: float | None = None
 
     @staticmethod
     def at(spec: Spec, fold: Fold, now: float, before: float | None = None) -> Closed:
@@ -56,23 +60,30 @@ class Closed(NamedTuple):
             spec: of the experiment.
             fold: its decisions and rewards.
             now: the time.
-            before: the cutoff of the last refresh: what was learned once is not forgotten where a clock is set back.
+            before: the cutoff of the last refresh, or the moment that it weighed silence for: what was learned once is not
+                forgotten where a clock is set back.
 
         Returns:
             What can be learned from.
         """
         starts = fold.starts(spec.exposure == "explicit")
+        if spec.delay is not None:
+            now = now if before is None else max(now, before)
         over = starts <= now - spec.window if spec.window is not None else np.zeros(len(starts), bool)
         cutoff = (
             max(now - spec.window, -np.inf if before is None else before)
-            if spec.window is not None and spec.learn == "closed"
+            if spec.window is not None and spec.learn == "closed" and spec.delay is None
             else None
         )
         since = None if spec.forget is None else now - spec.forget
-        return Closed(fold, starts, over, cutoff, since, spec.default_reward)
+        weighed_at = None if spec.delay is None else now
+        return Closed(fold, starts, over, cutoff, since, spec.default_reward, weighed_at, spec.window)
 
     def awaited(self, began: int, closing: int) -> int:
-        """How many decisions of a closed batch cannot be learned from yet: their reward, or with a window its end, is awaited."""
+        """How many decisions of a closed batch cannot be learned from yet: their reward, or with a window its end, is awaited.
+        None are where silence is weighed."""
+        if self.weighed_at is not None:
+            return 0
         batch = slice(began, closing)
         settled = self.fold.settled[batch]
         dropped = settled & np.isnan(self.fold.rewards[batch])  # cancelled, or missing
@@ -85,4 +96,6 @@ class Closed(NamedTuple):
 
     def rows(self, explicit: bool) -> Rewards:
         """The rewards to learn from, with the default reward of silent decisions."""
+        if self.weighed_at is not None:
+            return weighed(self.fold, explicit, self.weighed_at, self.window or 0.0, self.since)
         return self.fold.with_reward(self.silent(), self.default).rows(explicit, self.cutoff, self.since)

@@ -199,6 +199,7 @@ def about(
     force: bool = False,
     cutoff: float | None = None,
     since: float | None = None,
+    weighed_at: float | None = None,
     known: int | None = None,
     misfit: Sequence[str] = (),
 ) -> dict[str, Any]:
@@ -217,6 +218,7 @@ def about(
         force: whether the batch was closed before its rewards were in.
         cutoff: when the last window began that was over; None where windows do not matter.
         since: when the first decision was made, or exposed, that was not forgotten; None where none is.
+        weighed_at: the moment for which silence was weighed by its age; None where it was not.
         known: how many decisions there were when the refresh began; None where there was none.
         misfit: how the model does not fit the rewards.
 
@@ -238,6 +240,7 @@ def about(
         "force": force,
         "cutoff": cutoff,
         "since": since,
+        "weighed_at": weighed_at,
         "known": known,
         "misfit": list(misfit),
         "diagnostics": {"finite": True} if diagnostics is None else diagnostics,

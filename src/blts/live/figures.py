@@ -17,6 +17,7 @@ from ..drawing.style import COLOURS, GREY, Look, grid, looks, settle, to_svg
 from ..errors import ConfigError
 from ..models.support import support_of_likelihood
 from . import schema
+from .conclusions.delayed import delayed
 from .conclusions.misfit import expected_rewards
 from .conclusions.posterior import posterior
 from .damage import notices
@@ -39,7 +40,7 @@ OTHERS = "other arms"
 
 @notices
 def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib.Path]:
-    """Write allocation.svg, posterior.svg, rewards.svg and metrics.svg, those that exist for this experiment.
+    """Write allocation.svg, posterior.svg, rewards.svg, delays.svg and metrics.svg, those that exist for this experiment.
 
     Args:
         experiment: what to show.
@@ -65,6 +66,10 @@ def draw(experiment: Experiment, folder: str | os.PathLike[str]) -> list[pathlib
         drawings["allocation"] = lambda: _allocation(table, changes, look)
     if not experiment.spec.features:  # with contexts an arm has no one mean reward
         drawings |= _of_arms(experiment, table, current, look)
+    if experiment.spec.delay is not None:
+        learned = delayed(table, experiment.spec, experiment.session.now())
+        if learned["conversions"]:
+            drawings["delays"] = lambda: _delays(learned)
     metrics = summary(experiment.spec, table, current_values(experiment, table))
     compared_metrics = [metric for metric in metrics if any(arm["difference"] for arm in metric["arms"])]
     if compared_metrics:
@@ -211,6 +216,22 @@ def _bins(rewards: np.ndarray) -> np.ndarray:
         half = 0.5 * max(1.0, 1e-6 * abs(middle))
         return np.array([middle - half, middle + half])
     return np.histogram_bin_edges(rewards, count)
+
+
+def _delays(learned: Mapping[str, Any]) -> Figure:
+    """Which share of conversions has come by which age of their decisions."""
+    figure, [[axes]] = grid(1)
+    curve, window = learned["curve"], learned["window"]
+    unit, name = (86400.0, "days") if window >= 2 * 86400 else (3600.0, "hours") if window >= 7200 else (1.0, "seconds")
+    x, y = [0.0, *curve["seconds"], window], [0.0, *curve["share"], 1.0]
+    axes.step(np.array(x) / unit, y, where="post", color=COLOURS[0], linewidth=1.5)
+    if learned["oldest"] < window:
+        axes.axvline(learned["oldest"] / unit, color=GREY, linewidth=1.3, linestyle="--", label="age of the oldest decision")
+        axes.legend(loc="lower right")
+    axes.set(xlabel=f"{name} since the decision", ylabel="share of conversions", title="Delays of conversions, as learned so far")
+    axes.set(xlim=(0, window / unit), ylim=(0, 1.02))
+    settle(figure)
+    return figure
 
 
 def _metrics(metrics: Sequence[Mapping[str, Any]], look: dict[str, Look]) -> Figure:

@@ -106,6 +106,8 @@ class Fold(NamedTuple):
     """Of the contexts; None where decisions have none."""
     x: np.ndarray | None = None
     """The numbers of its context, `[decisions, columns]`."""
+    entered: np.ndarray = np.zeros(0)
+    """When the entry that stands was written; NaN where there is none."""
 
     def until(self, connection: sa.Connection, watermark: int, decisions: int) -> Fold:
         """Read on: of each decision the last entry stands.
@@ -122,23 +124,23 @@ class Fold(NamedTuple):
             return Fold(self.experiment, encoding=self.encoding).until(connection, watermark, decisions)
         new_arms, new_at = _decisions_between(connection, self.experiment, len(self.arms), decisions)
         blank = np.full(len(new_arms), np.nan)
-        exposed, standing = np.concatenate([self.exposed, blank]), np.concatenate([self.rewards, blank])
+        exposed, standing, entered = (np.concatenate([old, blank]) for old in (self.exposed, self.rewards, self.entered))
         settled = np.concatenate([self.settled, np.zeros(len(new_arms), bool)])
         for table, column, into in ((rewards, rewards.c.reward, standing), (exposures, exposures.c.at, exposed)):
             new = table.c.experiment == self.experiment, table.c.position > self.watermark, table.c.position <= watermark
-            for found in pieces(connection, (table.c.t, column), (table.c.position, table.c.t), *new):
-                t, values = np.array(found, float).T  # None becomes NaN
+            for found in pieces(connection, (table.c.t, column, table.c.at), (table.c.position, table.c.t), *new):
+                t, values, at = np.array(found, float).T  # None becomes NaN
                 into[t.astype(int) - 1] = values  # where a decision comes twice, NumPy keeps the last
                 if table is rewards:
-                    settled[t.astype(int) - 1] = True
-        arms, at = np.concatenate([self.arms, new_arms]), np.concatenate([self.at, new_at])
+                    settled[t.astype(int) - 1], entered[t.astype(int) - 1] = True, at
+        arms, made = np.concatenate([self.arms, new_arms]), np.concatenate([self.at, new_at])
         x = None
         if self.encoding is not None:
             shown = contexts_between(connection, self.experiment, len(self.arms), decisions)
             check_count("contexts", len(shown), decisions - len(self.arms))
             new_x = self.encoding.of_texts([text for text, _ in shown])
             x = new_x if self.x is None else np.concatenate([self.x, new_x])
-        return Fold(self.experiment, watermark, arms, at, exposed, standing, settled, self.encoding, x)
+        return Fold(self.experiment, watermark, arms, made, exposed, standing, settled, self.encoding, x, entered)
 
     def starts(self, explicit: bool) -> np.ndarray:
         """When each decision's window began; NaN where it was not exposed, if exposure is told explicitly."""

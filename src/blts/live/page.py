@@ -25,6 +25,7 @@ FIGURES = {
     "posterior": "The posterior of each arm's mean reward",
     "allocation": "Which arms the decisions of each batch were",
     "rewards": "The rewards, and those that the fitted model expects",
+    "delays": "Which share of conversions has come by the age of a decision, as learned from those so far",
     "metrics": "How far arms are from the control on each metric, with 95 % intervals",
 }
 
@@ -78,6 +79,9 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
         figures=figures,
         health=_health(report),
         estimates=[[arm["arm"], *(_interval(arm[kind]) for kind in ("naive", "ipw", "aipw"))] for arm in arms],
+        delayed=[[arm["arm"], arm["conversions"], f"{arm['trials']:.1f}", _interval(arm)] for arm in report["delay"]["arms"]]
+        if "delay" in report
+        else [],
         units=[[arm["arm"], *(arm[kind] for kind in kinds), _share(next(allocation) if arm["active"] else 0.0)] for arm in arms],
         settings=_settings(now, experiment.spec),
     )
@@ -156,7 +160,7 @@ def _evidence(report: dict[str, Any]) -> list[str]:
 def _health(report: dict[str, Any]) -> list[str]:
     """What was checked, in sentences."""
     ratio, gain, missing = report["sample_ratio"], report["value_against_equal"], report["missing_feedback_rate"]
-    lines = [report["policy_in_use"], *report["notes"]]
+    lines = [report["policy_in_use"], *report["notes"], *([report["delay"]["words"]] if "delay" in report else [])]
     if ratio is not None and ratio["p_value"] is not None:
         fits = "ALARM: arms were not played as often" if ratio["alarm"] else "Arms were played about as often"
         lines.append(f"{fits} as their propensities say (p = {ratio['p_value']:.2g}).")
@@ -179,6 +183,7 @@ def _settings(now: dict[str, Any], spec: Spec) -> dict[str, Any]:
     shown = {name.replace("_", " "): now.get(name) for name in names}
     shown["window"] = None if now["window"] is None else in_words(now["window"])
     shown["forgets after"] = None if spec.forget is None else in_words(spec.forget)
+    shown["delays"] = spec.delay
     shown["silence counts as"] = None if spec.default_reward is None else f"{spec.default_reward:g}"
     rule = {} if spec.stop is None else {k: v for k, v in spec.stop._asdict().items() if v is not None}
     shown["stopping rule"] = ", ".join(f"{name} {value}" for name, value in rule.items()) or None

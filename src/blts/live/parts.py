@@ -365,8 +365,8 @@ def agent_of(part: Part, setting: ArmSetting) -> Agent:
     agent = _agent_of(part, setting)
     if agent.privacy is not None:
         raise ConfigError(
-            "Private agents are for simulations: a reward of a live experiment can be corrected, and would be released again; use "
-            "blts or exact-ts."
+            "Private agents are for simulations: every refresh of a live experiment learns from all rewards again, so one could "
+            "be released twice, and corrections and checks of the model read rewards without noise; use blts or exact-ts."
         )
     return agent
 

@@ -38,6 +38,8 @@ class Computed(NamedTuple):
     """Decisions whose window began later are not learned from yet."""
     since: float | None
     """Decisions whose window began earlier are forgotten."""
+    weighed_at: float | None
+    """The moment for which silence was weighed; None where it is not."""
     made: Policy
     """The new version; only its number is not given yet."""
     diagnostics: dict[str, Any]
@@ -91,7 +93,7 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     session.fold = session.fold.until(c, row.position, row.t)
     ledger.check_count("decisions with a reward", int(session.fold.settled.sum()), row.settled)
     give_back_memory()  # what reading them took
-    closed = Closed.at(spec, session.fold, now, last_cutoff(session, c))
+    closed = Closed.at(spec, session.fold, now, last_moment(session, c))
     if not force and row.due:
         awaited = closed.awaited(row.began, row.closing)
         if awaited:
@@ -106,7 +108,7 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     failed += too_fine(data.arms, data.rewards)
     wrong = _misfits(made, data)
     ts = (silent + 1).tolist()
-    limits = closed.cutoff, closed.since
+    limits = closed.cutoff, closed.since, closed.weighed_at
     return Computed(row, current, row.position + len(ts), ts, rows, *limits, made, info, failed, wrong, repeat, force, now)
 
 
@@ -147,12 +149,12 @@ def _compile(session: Session, current: Policy) -> None:
         give_back_memory()
 
 
-def last_cutoff(session: Session, c: sa.Connection) -> float | None:
-    """The cutoff of the last refresh."""
+def last_moment(session: Session, c: sa.Connection) -> float | None:
+    """The cutoff of the last refresh, or where silence is weighed the moment that it was weighed for."""
     table = schema.policies
     own = sa.select(table.c.about).where(table.c.experiment == session.id, table.c.kind == "refresh")
     last = c.execute(own.order_by(table.c.version.desc()).limit(1)).scalar()
-    return None if last is None else json.loads(last).get("cutoff")
+    return None if last is None else json.loads(last).get("cutoff" if session.spec.delay is None else "weighed_at")
 
 
 def _not_yet(row: DbRow, why: str, awaited: int | None = None) -> Refreshed:
@@ -208,6 +210,7 @@ def _commit(session: Session, c: sa.Connection, new: Computed, row: DbRow) -> Re
     kind = _settle(session, change, silent)
     version, in_use = row.versions + 1, not new.failings
     settings = {"repeat": new.repeat, "force": new.force, "cutoff": new.cutoff, "since": new.since, "known": new.row.t}
+    settings["weighed_at"] = new.weighed_at
     about = entries.about(
         session,
         current.arms,

@@ -15,6 +15,7 @@ from . import entries, schema
 from .conclusions import estimates, history
 from .conclusions.comparing import Seen, Version, compare, data_of
 from .conclusions.counted import counted
+from .conclusions.delayed import delayed
 from .conclusions.feedback import feedback
 from .conclusions.posterior import LEVEL, compile_draws
 from .conclusions.words import number
@@ -23,7 +24,7 @@ from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
 from .metrics import stopping
 from .metrics.summary import METHOD, current_values, summary
-from .refreshing import last_cutoff
+from .refreshing import last_moment
 from .standing import is_paused
 from .status import allocation, allocation_error, declared_in_words, last_failings
 
@@ -102,6 +103,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "history": {"policies": versions, **history.cumulative(table, known)},
     }
     report |= compare(spec, table, known, seen, version)
+    if spec.delay is not None:
+        report["delay"] = delayed(table, spec, now)
     if row.stopped is not None:
         left = f"every new decision is {row.stopped!r}" if row.stopped else "there are no more decisions"
         sentence = report["recommendation"].removeprefix("Keep on: ")
@@ -142,8 +145,9 @@ def _now(experiment: Experiment) -> float:
     """The time, and where a clock was set back not before that of the last refresh: what counted once still counts."""
     session = experiment.session
     with experiment.database.read() as c:
-        before = last_cutoff(session, c)
-    return session.now() if before is None else max(session.now(), before + (session.spec.window or 0.0))
+        before = last_moment(session, c)
+    ahead = (session.spec.window or 0.0) if session.spec.delay is None else 0.0
+    return session.now() if before is None else max(session.now(), before + ahead)
 
 
 def _model(experiment: Experiment, current: Policy, data: Data) -> Model:
@@ -166,6 +170,8 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
     of = f"{learned} rewards of active arms, this report from {rewards}"
     if (forget := experiment.spec.forget) is not None:
         of += f": it forgets decisions older than {in_words(forget)}, and estimates, posterior and recommendation here do not"
+    if experiment.spec.delay is not None:
+        of += ": it weighs silence by its age, and estimates, posterior and recommendation here await the ends of windows"
     return f"The policy in use (version {current.version}) has learned from {of}{plays}."
 
 

@@ -20,6 +20,7 @@ from ..errors import BltsError, ConfigError, StoreError, did_you_mean, shown
 from . import policy, priors
 from .checks import check_densities, check_labels, check_support, outside
 from .contextual import check_contextual, check_declared
+from .delays import check_delay, check_weighable
 from .durations import seconds_of
 from .features import ArmColumns, Encoding, Feature, features_of, shown_to
 from .metrics import objective
@@ -113,6 +114,9 @@ class Spec:
     """Refresh also so many seconds after the last refresh, if there is anything new to learn from."""
     forget: float | None = None
     """Refreshes do not learn from decisions that are older than so many seconds, where rewards change with time; None for all."""
+    delay: str | None = None
+    """With "learned", refreshes also learn from decisions whose window is open: one that is still silent counts as a failure of the
+    weight that its age calls for, by the delays of conversions so far (`delays`). None: they wait for the end of the window."""
     default_reward: float | None = None
     """What a decision has earned whose window passed in silence; without it such a decision is left out."""
     cap: float | None = None
@@ -254,12 +258,14 @@ class Spec:
             raise ConfigError(
                 "forget must be longer than the window, or decisions would be forgotten before they are learned from."
             )
+        check_delay(self)
         metrics_of(self.metrics)
         rule_of(self.stop)
         self._check_counts()
         built = self.build(tuple(range(len(self.arms))), self.arms)
         policy.check_agent(built.agent, self.sampler.words)
         check_support(built.model)
+        check_weighable(self, built)
         check_contextual(self, built)
         if self.model.is_own and not self.features:
             check_densities(built.model)

@@ -65,6 +65,7 @@ def status(session: Session) -> dict[str, Any]:
         "burn_in": session.spec.burn_in,
         "window": session.spec.window,
         "forget": session.spec.forget,
+        "delay": session.spec.delay,
         "default_reward": session.spec.default_reward,
         "learn": session.spec.learn,
         "exposure": session.spec.exposure,

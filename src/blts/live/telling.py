@@ -80,6 +80,8 @@ def tell_aggregate(session: Session, arm: str, count: int, totals: dict[str, flo
     """Totals of `count` rewards of an arm, which settle its oldest waiting decisions."""
     if request_id is None:
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
+    if session.spec.delay is not None:
+        raise ConfigError("A total does not say when its rewards came, which delay='learned' learns from; tell rewards one by one.")
     check_text("arm", arm)
     whole("count", count, 1, MOST_AT_ONCE)
     values = aggregate.rows(session.model, count, totals)

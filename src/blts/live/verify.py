@@ -22,6 +22,7 @@ from .chain import Unreadable, check_chain, read
 from .damage import Damaged
 from .database import DbRow, record
 from .deciding import decide
+from .delays import weighed
 from .metrics import objective
 from .showing import observed
 from .vectors import Vectors, digest
@@ -218,7 +219,11 @@ class _Replay:
         about = json.loads(entry.about)
         known = about.get("known", entry.t)  # decisions that were made while it was computed came later
         self.fold = self.fold.until(self.c, entry.watermark, known)
-        rows = self.fold.rows(self.session.spec.exposure == "explicit", about.get("cutoff"), about.get("since"))
+        explicit, since, weighed_at = self.session.spec.exposure == "explicit", about.get("since"), about.get("weighed_at")
+        if weighed_at is not None:
+            rows = weighed(self.fold, explicit, weighed_at, self.session.spec.window or 0.0, since)
+        else:
+            rows = self.fold.rows(explicit, about.get("cutoff"), since)
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
         return refreshing.learned(self.session, current, rows, known, about["repeat"])[0]

@@ -102,6 +102,7 @@ class Specification(Body):
     refresh_rewards: int | None = None
     refresh_seconds: Number | str | None = None
     forget: Number | str | None = None
+    delay: str | None = None
     default_reward: Number | None = None
     cap: Number | None = None
     rhat: Number | None = None

@@ -37,6 +37,9 @@ def create(
     burn_in: Annotated[int | None, typer.Option(help="Units that every arm has first.")] = None,
     window: Annotated[str | None, typer.Option(help="How long a reward is awaited: 30min, 6h, 1d, or seconds.")] = None,
     default_reward: Annotated[float | None, typer.Option(help="What silence has earned when the window is over.")] = None,
+    delay: Annotated[
+        str | None, typer.Option(help='"learned": silence counts by its age before the window is over, by the delays seen so far.')
+    ] = None,
     learn: Annotated[str | None, typer.Option(help='With a window: "closed" (the default) or "open".')] = None,
     exposure: Annotated[
         str | None, typer.Option(help='"assumed" (the default), or "explicit": learn from what was exposed.')
@@ -67,6 +70,7 @@ def create(
         "burn_in": burn_in,
         "window": window,
         "default_reward": default_reward,
+        "delay": delay,
         "learn": learn,
         "exposure": exposure,
         "strict": strict,

@@ -131,6 +131,13 @@ def _show(found: dict[str, Any]) -> None:
             for a in found["arms"]
         ],
     )
+    if "delay" in found:
+        show_table(
+            "\nrates of all decisions, corrected for conversions to come, 95 % intervals",
+            ["arm", "conversions", "trials", "rate"],
+            [[a["arm"], a["conversions"], a["trials"], interval(a["value"], a["low"], a["high"])] for a in found["delay"]["arms"]],
+        )
+        say(found["delay"]["words"])
     say("\n" + "\n".join(_notes(found)))
     show_metrics(found)
     ratio, gain = found["sample_ratio"], found["value_against_equal"]

@@ -170,6 +170,7 @@ class Block:
         self.arms, self.unit, self.at = np.zeros((R, U), np.int32), np.zeros((R, U), np.int32), np.zeros((R, U))
         self.p = np.zeros((R, U, K), empty_dtype())
         self.exposed, self.rewards, self.settled = np.full((R, U), np.nan), np.full((R, U), np.nan), np.zeros((R, U), bool)
+        self.entered = np.full((R, U), np.nan)
         self.earned, self.comes = np.zeros((R, U)), np.full((R, U), np.inf)
         self.measured = {name: np.full((R, U), np.nan) for name in plan.metrics}
         self.measured_later = {name: (np.zeros((R, U)), np.full((R, U), np.inf)) for name in plan.metrics}
@@ -240,15 +241,18 @@ class Block:
         told = self.comes[:, :upto] <= now
         r, place = np.nonzero(told)
         self.rewards[r, place], self.settled[r, place], self.comes[r, place] = self.earned[r, place], True, np.inf
+        self.entered[r, place] = now
         self.entries += told.sum(1)
         for name, (value, when) in self.measured_later.items():
             r, place = np.nonzero(when[:, :upto] <= now)
             self.measured[name][r, place], when[r, place] = value[r, place], np.inf
 
     def _closed(self, r: int, now: float) -> Closed:
-        columns = (column[r, : self.t[r]] for column in (self.arms, self.at, self.exposed, self.rewards, self.settled))
-        arms, at, exposed, rewards, settled = columns
-        return Closed.at(self.spec, Fold(0, 0, arms, at, exposed, rewards, settled), now)
+        columns = (
+            column[r, : self.t[r]] for column in (self.arms, self.at, self.exposed, self.rewards, self.settled, self.entered)
+        )
+        arms, at, exposed, rewards, settled, entered = columns
+        return Closed.at(self.spec, Fold(0, 0, arms, at, exposed, rewards, settled, entered=entered), now)
 
     def _refresh(self, now: float, some: np.ndarray) -> np.ndarray:
         """Refresh those of some replications for which it is due; which those were."""
