@@ -1,9 +1,9 @@
 """Notebooks: plain Python files with cells (`# %%`), run when the site is built and shown with what they print and draw.
 
-A page of docs/tutorials has `:::{notebook} few_batches` and `:::`, for docs/notebooks/few_batches.py. There `# %% [markdown]` begins
-a cell of text, in comments, and `# %%` one of code. What a code cell prints is shown below it. If its last line is an expression with
-a picture (`trace.plot()`), so is that, and the cell's mark says what is to be seen: `# %% alt="Regret grows like log T"`. A cell that
-fails, or a picture without such words, fails the build.
+A page of docs/tutorials has `:::{notebook} few_batches` and `:::`, for docs/notebooks/few_batches.py. There `# %% [markdown]`
+begins a cell of text, in comments, and `# %%` one of code. What a code cell prints is shown below it. If its last line is an
+expression with a picture (`trace.plot()`), so is that, and the cell's mark says what is to be seen: `# %% alt="Regret over time"`.
+A cell that fails, or a picture without such words, fails the build.
 
 Each notebook runs in a process of its own, in an empty folder. What came out is kept in .pytest_cache/notebooks, under a digest of
 the notebook and of the package's source, so that only what has changed runs again.
