@@ -53,4 +53,4 @@ print(compare(laplace))
 compare(laplace).plot()
 
 # %% [markdown]
-# **Next:** [your own model](own_model.md), or [the paper's tables](../howto-study.md) with one command.
+# **Next:** [your own model](own_model.md), or [the paper's tables](../paper.md), run again with one command.
