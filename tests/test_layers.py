@@ -31,7 +31,7 @@ LAYERS = (
     ("dynamics",),
     ("models", "decision"),
     ("planning",),
-    ("registry", "random", "compilation", "sources", "statistics", "evidence", "drawing", "privacy"),
+    ("registry", "random", "compilation", "sources", "statistics", "evidence", "drawing", "privacy", "progress"),
     ("plugins",),
     ("_draws",),
     ("_random", "arrays", "factors"),

@@ -178,9 +178,10 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
     import time
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress
 
     from ..compilation import keep_programs
+    from ..progress import columns
     from ..report import check_libraries
     from ..report.figures import kind
     from ..studies import Store, engine_named
@@ -194,9 +195,8 @@ def execute(studies: list[Study], out: pathlib.Path, heading: Heading, *, shard:
     store = Store.create(out)
     keep_programs()
     console = Console()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     clock = time.perf_counter()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns(), console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=None)
         counts = {"computed": 0, "stored": 0}
 

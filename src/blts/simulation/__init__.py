@@ -17,6 +17,7 @@ from ..batching import Batching
 from ..compilation import keep_programs
 from ..envs import Env, Late
 from ..errors import ConfigError, whole
+from ..progress import bar, wanted
 from ..record import Record, Sent
 from ..specification import check_private, check_rewards, check_told, stale_regret
 from ..trace import Trace
@@ -43,6 +44,7 @@ def simulate(
     threads: int | None = None,
     engine: str = "auto",
     misspecified: bool = False,
+    progress: bool | None = None,
 ) -> Trace:
     """Simulate an agent in an environment: independent replications of `horizon` rounds, numbered from `first`.
 
@@ -68,6 +70,7 @@ def simulate(
             of "leap" depend on `times`. "auto" leaps where it is possible and faster; the choice depends only on the
             environment, the agent, the batching scheme, the horizon and what is recorded. `trace.engine` tells which was used.
         misspecified: run an agent although its model cannot give the environment's rewards. Otherwise it is refused.
+        progress: whether a bar shows how many replications are done, chunk by chunk; None: in terminals and notebooks.
 
     Returns:
         A `Trace`: regret, plays, batches and diagnostics of every replication.
@@ -92,6 +95,7 @@ def simulate(
     }.items():
         whole(name, value)
     whole("first", first, 0)
+    wanted(progress)
     for name, value in {"horizon": horizon, "first + replications": first + replications}.items():
         if value > LONGEST:
             raise ConfigError(f"{name} must be at most {LONGEST}, the largest whole number of 32 bits; got {value}.")
@@ -125,9 +129,11 @@ def simulate(
         memory.check(env, agent, batching, sizes, replications)
         block = memory.block(env, agent, batching, sizes) if chosen == "step" else replications
         run, records = Run(root, env, agent, batching, rounds, horizon, block), []
-        for done in range(0, replications, at_once):
-            now = min(at_once, replications - done)
-            records += execute(run, chosen, first + done, now, threads, keep_actions)
+        with bar("replications", replications, progress if at_once < replications else False) as advance:
+            for done in range(0, replications, at_once):
+                now = min(at_once, replications - done)
+                records += execute(run, chosen, first + done, now, threads, keep_actions)
+                advance(now)
     _check_records(records, env, agent, batching, horizon)
     trace = Trace.of(records, rounds, horizon=horizon, engine=chosen, names=(str(env), str(agent), str(batching)))
     paying = env.env if isinstance(env, Late) else env

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import ConfigError
+from ...progress import working
 from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Metric, Name, Request, app, opened
 from .contexts import from_options, read_contexts, refused
 from .output import done, in_words, print_json, say, show_table
@@ -239,7 +240,9 @@ def refresh(
     """Learn from the rewards and write a new policy version, when the batch is complete."""
     from ...live.learning import chains_in_words
 
-    answer = opened(db, name).refresh(force=force)
+    experiment = opened(db, name)
+    with working(f"refreshing {name}", show=False if as_json else None):
+        answer = experiment.refresh(force=force)
     if as_json:
         print_json(answer._asdict())
     elif answer.refreshed and answer.in_use:
