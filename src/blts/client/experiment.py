@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from ..answers import Answer, Decision, Page, Refreshed, Told
 from ..errors import ConfigError, shown
+from ..reading import Report
 from .connection import Connection
 
 POLLS = 0.05, 1.0  # seconds between looks at a job: the first, and the longest
@@ -149,9 +150,9 @@ class RemoteExperiment:
         """Where the experiment stands."""
         return self._get("status")
 
-    def report(self, version: int | None = None, *, fresh: bool = False) -> dict[str, Any]:
+    def report(self, version: int | None = None, *, fresh: bool = False) -> Report:
         """What is known: estimates, checks and a recommendation; see `Experiment.report`."""
-        return self._get("report", version=version, fresh=fresh or None)
+        return Report(self._get("report", version=version, fresh=fresh or None))
 
     def policy(self, version: int | None = None) -> dict[str, Any]:
         """A policy version as it was written; by default the one in use."""

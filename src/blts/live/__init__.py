@@ -17,7 +17,7 @@ How one reward travels, and which file each step is in:
 5. `export` joins decisions, propensities and rewards into one table. `report` makes of it what may be concluded (`conclusions`):
    which rewards count (`counted`), whether the model fits them (`misfit`), naive, IPW and AIPW means (`estimates`), the posterior
    (`posterior`, `lift`), evidence of a difference (`evidence`), and a `recommendation`. `reports` keeps a report of every policy
-   version; `figures` and `reading` draw; `status` says where the experiment stands.
+   version; `figures` draws; `status` says where the experiment stands.
 6. `metrics` are guardrails and secondary metrics, told with `measuring` and compared with the control by `guardrails`; `objective`
    makes rewards of several of them. `stopping` says when an experiment has its answer, and a `worker` acts on both.
 7. `verify` computes every decision and refresh again from the ledger and compares them with what is stored, bit for bit.
@@ -38,6 +38,7 @@ except ModuleNotFoundError:
         'Live experiments need SQLAlchemy; install it with: pip install "blts[live]".', name="sqlalchemy"
     ) from None
 
+from ..reading import Report as Report
 from .answers import Answer as Answer
 from .answers import Decision as Decision
 from .answers import Refreshed as Refreshed
@@ -45,7 +46,6 @@ from .answers import Told as Told
 from .creating import SharedSeed as SharedSeed
 from .experiment import Experiment as Experiment
 from .parts import Arm as Arm
-from .reading import Report as Report
 from .rehearsal.results import Rehearsal as Rehearsal
 from .rehearsal.simulating import rehearse as rehearse
 from .rehearsal.sizing import Sizing as Sizing

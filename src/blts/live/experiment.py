@@ -16,6 +16,7 @@ from ..agents import Agent, Belief
 from ..batching import Batching
 from ..errors import BltsError, ConfigError
 from ..models import Model
+from ..reading import Report
 from ..samplers import Chain
 from . import arms, asking, creating, deciding, exposing, refreshing, reports, status, telling
 from .answers import Answer, Refreshed, Told
@@ -25,7 +26,6 @@ from .marks import Marked
 from .metrics import measuring, objective, stopping
 from .pages import Pages
 from .parts import ArmsGiven, BatchingGiven, ModelGiven, SamplerGiven
-from .reading import Report
 from .request import Request, request_of
 from .session import Session
 from .spec import Spec

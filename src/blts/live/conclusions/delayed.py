@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from ..delays import Delays, Silence
 from ..durations import in_words
@@ -84,7 +84,7 @@ def rate(known: Silence, mine: np.ndarray) -> dict[str, Any]:
     q, free = known.delays.hazard, known.delays.hazard < 1
     of_share = np.sum(younger[free] ** 2 * q[free] / ((1 - q[free]) * known.delays.at_risk[free])) / trials**2
     of_ones = max(1 - value * float((share**2).sum()) / trials, 0.0) / ones
-    half = stats.norm.ppf(0.5 + LEVEL / 2) * np.sqrt(of_ones + of_share)
+    half = special.ndtri(0.5 + LEVEL / 2) * np.sqrt(of_ones + of_share)
     return found | {"low": float(value * np.exp(-half)), "high": float(min(value * np.exp(half), 1.0))}
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError
+from .errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from ..drawing.picture import Picture
-    from ..drawing.style import Look
+    from .drawing.picture import Picture
+    from .drawing.style import Look
 
 MOST_ARMS = 30
 """More arms than that have no room in a picture; those with the largest P(best) are drawn."""
@@ -41,13 +41,13 @@ class Report(dict[str, Any]):
             import matplotlib as matplotlib
         except ImportError:
             raise ConfigError('A picture needs matplotlib; install it with: pip install "blts[report]".') from None
-        from ..drawing.picture import drawn
+        from .drawing.picture import drawn
 
         return drawn(self._picture)
 
     def _picture(self) -> Picture:
-        from ..drawing.labels import end_labels, spread
-        from ..drawing.style import grid, looks, settle
+        from .drawing.labels import end_labels, spread
+        from .drawing.style import grid, looks, settle
 
         arms = self._arms()
         look = looks([arm["arm"] for arm in arms])
