@@ -41,7 +41,7 @@ def rate(agent: str, replications: int) -> dict:
         passed.append(time.perf_counter() - began)
         regrets.append(float(trace.final_regret.mean()))
         began = time.perf_counter()
-        run = simulation.programs.stepping()
+        run = simulation.programs.stepping(False)
         parts = (case.env, case.agent, case.batching)
         jax.block_until_ready(run(as_key(seed), *parts, times, np.int32(0), np.int32(HORIZON), np.int32(replications), **settings))
         on_device.append(time.perf_counter() - began)

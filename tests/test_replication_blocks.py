@@ -38,7 +38,7 @@ def test_a_block_fits_into_the_cache_and_small_states_have_none():
 
 
 def test_results_do_not_depend_on_blocks(monkeypatch):
-    run = lambda: simulate(3, ENV, AGENT, Fixed(7), horizon=60, replications=70, keep_actions=True)  # noqa: E731
+    run = lambda: simulate(3, ENV, AGENT, Fixed(7), horizon=60, replications=70, keep_actions=True, threads=2)  # noqa: E731
     whole, sizes, made = run(), [], programs._program
     monkeypatch.setattr(memory, "CACHE", 0)
     monkeypatch.setattr(memory, "SMALLEST_BLOCK", 16)

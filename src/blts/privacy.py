@@ -12,7 +12,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize
 
 from .errors import ConfigError
 
@@ -50,6 +49,8 @@ def epsilon(rho: float, delta: float = DELTA) -> float:
         a = math.exp(order)  # α - 1
         return rho * (1 + a) + math.log(a) - math.log1p(a) - (math.log(delta) + math.log1p(a)) / a
 
+    from scipy import optimize  # a fifth of a second that every command would wait for
+
     grid = np.linspace(-LARGE, LARGE, 2001)
     best = grid[int(np.argmin([of(order) for order in grid]))]
     found = optimize.minimize_scalar(of, bounds=(best - 0.1, best + 0.1), method="bounded", options={"xatol": 1e-10})
@@ -76,6 +77,8 @@ def rho_for(epsilon_wanted: float, delta: float = DELTA) -> float:
     if not 0 < epsilon_wanted < math.inf:
         raise ConfigError(f"epsilon must be a number > 0; got {epsilon_wanted!r}.")
     excess = lambda log_rho: epsilon(math.exp(log_rho), delta) - epsilon_wanted  # noqa: E731
+    from scipy import optimize
+
     return math.exp(optimize.brentq(excess, -60.0, math.log(epsilon_wanted)))  # type: ignore[arg-type]
 
 

@@ -28,7 +28,10 @@ def happened(event, **about):
 jax.monitoring.register_event_duration_secs_listener(duration)
 jax.monitoring.register_event_listener(happened)
 """
-REPORT = """
+HEAVY = ("matplotlib", "numpyro", "pandas", "scipy.optimize", "scipy.stats", "sqlalchemy")
+"""A tenth of a second or more each, which a simulation need not wait for."""
+REPORT = f"""
+found["heavy"] = sorted(set(sys.modules) & set({HEAVY}))
 found["folder"] = jax.config.jax_compilation_cache_dir
 print(json.dumps(found))
 """
@@ -69,6 +72,7 @@ def test_programs_of_a_command(arguments, most, tmp_path):
     """One program simulates. The others, which are small, make the world and print it."""
     first = counted(command(*arguments, *SMALL), tmp_path)
     assert 1 <= first["programs"] <= most
+    assert first["heavy"] == []
     again = counted(command(*arguments, *SMALL), tmp_path)
     assert again["loaded"] == again["programs"] == first["programs"]  # the small ones are kept too
 
@@ -89,9 +93,11 @@ def test_programs_of_a_numpyro_model(tmp_path):
 
 
 def test_a_program_of_ones_own_counts(tmp_path):
-    """The mutant of the counts above: each eager operation is one more program."""
-    script = "import jax.numpy as jnp\nx = jnp.arange(3) + 1\ny = jnp.sin(x * 2.0)"
-    assert counted(script, tmp_path)["programs"] >= 3
+    """The mutant of the counts above: each eager operation is one more program, and an import is seen."""
+    script = "import jax.numpy as jnp\nimport scipy.optimize\nx = jnp.arange(3) + 1\ny = jnp.sin(x * 2.0)"
+    found = counted(script, tmp_path)
+    assert found["programs"] >= 3
+    assert found["heavy"] == ["scipy.optimize"]
 
 
 KEPT = "from blts.compilation import keep_programs\njax.jit(lambda x: x + 1)(1.0)\nkeep_programs()\njax.jit(lambda x: x + 2)(1.0)\n"

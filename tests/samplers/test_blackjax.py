@@ -99,6 +99,7 @@ def test_a_blackjax_kernel_without_an_acceptance_reports_one():
 def test_blackjax_says_what_to_install_and_what_it_needs(monkeypatch):
     with pytest.raises(ConfigError, match=r"BlackJAX: build must be a function \(log_density, scale\)"):
         BlackJAX("nuts")
+    pytest.importorskip("blackjax")
     with pytest.raises(ConfigError, match="leapfrogs must be a whole number ≥ 1"):
         hmc(leapfrogs=0)
     kernel = BlackJAX(tempered)
