@@ -20,6 +20,6 @@ def test_gaps(means: list[float]) -> None:
 )
 def test_rounds_with_a_best_action_are_the_plays_of_one_arm(model) -> None:
     """Arms that are drawn have no ties, so the rounds without regret are all plays of one arm, in every replication."""
-    trace = simulate(0, Bandit(model), Thompson(model), DoublingCounts(), horizon=60, replications=200)
+    trace = simulate(0, Bandit(model), Thompson(model), DoublingCounts(), horizon=60, replications=20)
     best = np.round(60 * trace.best_share)
     assert (best[:, None] == trace.plays).any(1).all()
