@@ -160,14 +160,17 @@ def check_prior(spec: Spec) -> None:
 
 
 def fits_bounds(spec: Spec, model: Model, rewards: np.ndarray) -> str | None:
-    """Why a Gaussian model may be used of rewards that are not normal, in words; None where it may not, or nothing is private.
+    """Why a Gaussian model may be used of rewards that are not normal.
 
-    Rewards in [low, high] are sub-Gaussian with (high - low)/2 (Hoeffding's lemma): a model with that sd is never too sure of a mean.
+    Rewards in [low, high] are sub-Gaussian with (high - low)/2 (Hoeffding's lemma): a model with that sd is not too sure of a mean.
 
     Args:
         spec: the experiment's.
         model: with or without arms in front.
         rewards: all that count.
+
+    Returns:
+        A sentence; None where it may not, or nothing is private.
     """
     said = spec.privacy
     if said is None or not isinstance(model, Gaussian) or np.min(model.sd) < 0.4999 * (said.high - said.low):
@@ -175,8 +178,8 @@ def fits_bounds(spec: Spec, model: Model, rewards: np.ndarray) -> str | None:
     if len(rewards) and not (rewards.min() >= said.low and rewards.max() <= said.high):
         return None
     return (
-        f"Rewards between {said.low:g} and {said.high:g} need not be normal: the model's sd of {np.min(model.sd):g} is the largest that "
-        "they can have, so that its intervals are rather too wide than too narrow."
+        f"Rewards between {said.low:g} and {said.high:g} need not be normal: the model's sd of {np.min(model.sd):g} is the largest "
+        "that they can have, so its intervals are rather too wide than too narrow."
     )
 
 

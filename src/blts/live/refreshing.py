@@ -15,7 +15,7 @@ from .closing import Closed, by_cadence, next_began
 from .conclusions import misfit
 from .conclusions.residuals import wrong_spread
 from .database import DbRow
-from .learning import Data, diagnostics, failings, learn, seen_rows, too_fine
+from .learning import Data, diagnostics, failings, learn, learn_from, seen_rows, too_fine
 from .telling import is_awaited
 
 if TYPE_CHECKING:
@@ -153,8 +153,9 @@ def _compute_private(session: Session, c: sa.Connection, row: DbRow, force: bool
         )
     repeat, ts = _repeats(session, c, row.t), (silent + 1).tolist()
     limits = releases.Limits(row.position + len(ts), row.t, cutoff)
-    assert spec.privacy is not None
-    released = releases.step(session.pepper, spec.privacy, current, last.totals, new, limits, row.versions + 1)
+    said, arms = spec.privacy, releases.Arms(current.active, current.labels, current.built.agent)
+    assert said is not None
+    released = releases.step(session.pepper, said, arms, last.totals, new, limits, row.versions + 1)
     made, info = privately_learned(session, current, released.totals, row.t, repeat)
     failed = failings(made.frozen, info, policy.is_fixed(current.built.agent), spec.rhat)
     counts = np.array([released.totals.rows.get(arm.label, 0) for arm in current.arms])
@@ -167,9 +168,11 @@ def privately_learned(
     session: Session, current: Policy, totals: releases.Totals, t: int, repeat: int
 ) -> tuple[Policy, dict[str, Any]]:
     """What the agent makes of all that was released, with its diagnostics."""
-    state, info = releases.learned(session, current, totals, t, repeat)
-    built = current.built
-    return current._replace(frozen=policy.freeze(built.agent, state, session.spec.draw, built.obs)), diagnostics(info)
+    said, agent = session.spec.privacy, current.built.agent
+    assert said is not None
+    memory = releases.memory(said, releases.Arms(current.active, current.labels, agent), totals)
+    state, info = learn_from(session.key, agent, current.frozen.state, memory, t=t, repeat=repeat)
+    return current._replace(frozen=policy.freeze(agent, state, session.spec.draw, current.built.obs)), diagnostics(info)
 
 
 def _close(session: Session, c: sa.Connection, row: DbRow, computed: Computed) -> None:

@@ -21,16 +21,16 @@ import numpy as np
 import sqlalchemy as sa
 
 from .. import privacy
-from .._typing import Info, Tree
-from ..agents import Exact, Private
+from .._typing import Tree
+from ..agents import Agent, Exact, Private
 from ..agents.beliefs.private import Released
 from ..errors import StoreError
-from . import learning, schema
+from . import schema
 from .ledger import Fold, Rewards
 from .private import Privacy
 
 if TYPE_CHECKING:
-    from .session import Policy, Session
+    from .session import Session
 
 DIGITS = 20
 """Released sums are multiples of a power of two, 2⁻²⁰ of the noise's sd at most. Without that, the last digits of a floating point
@@ -129,13 +129,28 @@ class Step(NamedTuple):
         return {"release": self.release._asdict(), "totals": self.totals._asdict()}
 
 
-def step(pepper: str, said: Privacy, current: Policy, before: Totals, new: Rewards, limits: Limits, version: int) -> Step:
+class Arms(NamedTuple):
+    """The active arms, in their order."""
+
+    numbers: tuple[int, ...]
+    """Among all there have been."""
+    labels: list[str]
+    agent: Agent
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Of the rewards of each, as the model says."""
+        model: Any = self.agent.model
+        return dict(zip(self.labels, np.broadcast_to(np.asarray(model.sd, float), len(self.labels)).tolist(), strict=True))
+
+
+def step(pepper: str, said: Privacy, arms: Arms, before: Totals, new: Rewards, limits: Limits, version: int) -> Step:
     """Release the sums of new rows: a pure function of the ledger and the pepper.
 
     Args:
         pepper: the experiment's.
         said: what is promised.
-        current: the policy in use, whose active arms learn.
+        arms: those that learn.
         before: what was released before.
         new: the rows that no earlier version covered.
         limits: of this refresh.
@@ -147,19 +162,16 @@ def step(pepper: str, said: Privacy, current: Policy, before: Totals, new: Rewar
     if not pepper:
         raise StoreError("The secret that noise is made of, this experiment's pepper, is lost; restore the database from a backup.")
     digest = new.digest()
-    what = json.dumps([version, *limits, digest]).encode()
+    what = json.dumps([version, limits.known, limits.cutoff, digest]).encode()
     clipped, rows, sums = np.clip(new.rewards, said.low, said.high), {}, {}
     grid = 2.0 ** (math.floor(math.log2(said.noise_sd)) - DIGITS)
-    for arm, label in zip(current.active, current.labels, strict=True):
+    for arm, label in zip(arms.numbers, arms.labels, strict=True):
         mine = clipped[new.arms == arm]
         if len(mine):
             noisy = math.fsum(mine) + said.noise_sd * noise(pepper, what, arm)
             rows[label], sums[label] = len(mine), grid * round(noisy / grid)
     release = Release(rows, sums, said.noise_sd)
-    model: Any = current.built.model
-    sd = np.broadcast_to(np.asarray(model.sd, float), len(current.active)).tolist()
-    totals = before.plus(release, dict(zip(current.labels, sd, strict=True)))
-    return Step(release, totals, _keyed(pepper, DATA, digest.encode()).hex())
+    return Step(release, before.plus(release, arms.sd), _keyed(pepper, DATA, digest.encode()).hex())
 
 
 def _keyed(pepper: str, purpose: bytes, what: bytes) -> bytes:
@@ -181,26 +193,22 @@ def noise(pepper: str, what: bytes, arm: int) -> float:
     return NormalDist().inv_cdf((number + 0.5) / 2.0**53)
 
 
-def learned(session: Session, current: Policy, totals: Totals, t: int, repeat: int) -> tuple[Tree, Info]:
-    """What the agent makes of all releases so far: its state after a refresh, and its diagnostics.
+def memory(said: Privacy, arms: Arms, totals: Totals) -> Tree:
+    """What the agent remembers after all releases so far, from which it learns; no reward is in it.
 
     Args:
-        session: the experiment.
-        current: the policy in use.
+        said: what is promised.
+        arms: those that learn.
         totals: all that was released.
-        t: decisions made.
-        repeat: refreshes at that t before this one.
 
     Returns:
-        The state and the diagnostics.
+        Its memory.
     """
-    said, agent = session.spec.privacy, current.built.agent
-    rule: Any = Private(Exact(), **({} if said is None else said._asdict()))
-    column = lambda of: jnp.asarray([of.get(label, 0) for label in current.labels])  # noqa: E731
+    rule: Any = Private(Exact(), **said._asdict())
+    column = lambda of: jnp.asarray([of.get(label, 0) for label in arms.labels])  # noqa: E731
     released = Released(column(totals.worth) * 1.0, column(totals.sums) * 1.0, column(totals.rows), jnp.asarray(totals.releases))
-    belief: Any = agent.belief
-    history = belief.of_summaries(agent.model, rule.summary(agent.model, released))
-    return learning.learn_from(session.key, agent, current.frozen.state, history, t=t, repeat=repeat)
+    belief: Any = arms.agent.belief
+    return belief.of_summaries(arms.agent.model, rule.summary(arms.agent.model, released))
 
 
 # Where the budget stands
@@ -288,4 +296,4 @@ def in_words(said: Privacy, releases: int, rows: int, late: int) -> str:
         return f"{said.guarantee} Nothing is released yet."
     many = "1 release was" if releases == 1 else f"{releases} releases were"
     spent = f"So far {many} made, of {rows} rewards in all, whose budget is spent"
-    return f"{said.guarantee} {spent}; {late} later entries about them (corrections, for instance) are not learned from."
+    return f"{said.guarantee} {spent}; later entries about them, such as corrections, which are not learned from: {late}."

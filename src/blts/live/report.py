@@ -43,8 +43,8 @@ NOT_ADAPTED = (
 )
 
 OF_REWARDS = (
-    "Estimates, posterior and recommendation of this report are of the rewards without noise, for those who may see them; the policy "
-    "has learned from noisy sums."
+    "Estimates, posterior and recommendation of this report are of the rewards without noise, for those who may see them; the "
+    "policy has learned from noisy sums."
 )
 
 

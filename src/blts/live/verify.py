@@ -238,8 +238,9 @@ class _Replay:
         explicit, limits = self.session.spec.exposure == "explicit", releases.Limits.of(entry.watermark, about)
         before = np.zeros(0, bool) if self.limits is None else releases.covered(self.fold, explicit, self.limits.cutoff)
         self.fold, self.limits = self.fold.until(self.c, limits.watermark, limits.known), limits
+        arms = releases.Arms(current.active, current.labels, current.built.agent)
         new = releases.new_rows(self.fold.rows(explicit, limits.cutoff), before)
-        again = releases.step(self.session.pepper, said, current, self.totals, new, limits, entry.version)
+        again = releases.step(self.session.pepper, said, arms, self.totals, new, limits, entry.version)
         self.totals = again.totals
         if again.digest != entry.data:
             self._say(f"version {entry.version} released other rewards than the ledger has up to {entry.watermark}")
