@@ -16,7 +16,9 @@ def private(url="sqlite://", clock=None, **options) -> Experiment:
 
 
 def hand_of(experiment: Experiment) -> Hand:
-    return experiment.session._clock
+    clock = experiment.session._clock
+    assert isinstance(clock, Hand)
+    return clock
 
 
 def batch(experiment: Experiment, rewards=lambda t: t % 3 == 0, n: int = 20) -> list[str]:

@@ -75,14 +75,14 @@ def test_a_session_that_was_just_opened_releases_the_same(tmp_path):
 
 def test_nothing_is_released_twice_whoever_asks():
     experiment = private()
-    assert "is still open" in experiment.refresh().why
+    assert "is still open" in str(experiment.refresh().why)
     batch(experiment)
     by_time = private(batching="external", refresh_seconds=5.0)
     batch(by_time)
     hand_of(by_time).now += 20
     for answer in (experiment.refresh(force=True), by_time.refresh(), by_time.refresh(force=True)):
         assert not answer.refreshed
-        assert answer.why.startswith("there is nothing new to learn from: every reward whose window is over is released")
+        assert str(answer.why).startswith("there is nothing new to learn from: every reward whose window is over is released")
     assert budget(experiment)["releases"] == budget(by_time)["releases"] == 1
 
 
@@ -104,7 +104,7 @@ def test_a_clock_that_was_set_back_delays_the_release():
     hand_of(experiment).now -= 100
     experiment.ask(20)
     hand_of(experiment).now += 50
-    assert experiment.refresh(force=True).why.startswith("the clock is 50 seconds behind the last refresh")
+    assert str(experiment.refresh(force=True).why).startswith("the clock is 50 seconds behind the last refresh")
     hand_of(experiment).now += 50
     assert experiment.refresh().refreshed
     assert budget(experiment)["rows_released"] == 40
