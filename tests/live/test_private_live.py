@@ -8,8 +8,9 @@ import sqlite3
 import numpy as np
 import pytest
 
-from blts.live import Experiment, creating, refreshing, releases
+from blts.live import Experiment, asking, creating, refreshing, releases
 from blts.live.rehearsal.simulating import run
+from blts.live.worker import Worker
 from experiments import Hand
 from privates import GAUSSIAN, PRIVATE, arms, batch, hand_of, lived, private, versions
 from rehearsals import HOUR, REPLICATIONS, Driven, far_apart, planned, spec_of
@@ -161,6 +162,50 @@ def test_what_is_said_of_a_released_reward_changes_no_later_version(name, monkey
     assert versions(plain) != versions(three_batches(change=CHANGES[name]))  # the mutant
 
 
+def public(seed: int, folder) -> list:
+    """All that others are shown of an experiment that a worker looks after, whose rewards are random: what they are, and whether and
+    when they are told and corrected. A guardrail and a stopping rule report."""
+    rng, clock, shown = np.random.default_rng(seed), Hand(), []
+    rules = {"stop": {"p_best": 0.6, "loss": 0.5}, "metrics": [{"name": "speed", "model": "numbers"}]}
+    with (
+        private(folder / f"{seed}.db", clock, strict=True, cap=0.5, **rules) as experiment,
+        Experiment.open(folder / f"{seed}.db", "mail", clock=clock) as asked,
+    ):
+        worker, ids = Worker(folder / f"{seed}.db", clock=clock), []
+        for step in range(60):
+            answer = asked.ask(7, units=None if step % 2 else [f"{step} {i}" for i in range(7)])
+            ids += [d.id for d in answer.decisions]
+            shown.append(answer)
+            some = [id for id in ids if rng.random() < 0.1]
+            experiment.tell([(id, float(rng.random() * 3 - 1)) for id in some])
+            experiment.tell([(id, float(rng.normal())) for id in some], metric="speed")
+            for id in ids[-1:] if rng.random() < 0.3 else []:
+                experiment.correct(id, float(rng.random()), "wrong")
+            clock.now += 4
+            shown.append([one.refreshed is not None for one in worker.once()])
+        worker.close()
+        assert experiment.verify() == []
+        return [shown, versions(experiment), arms(experiment)]
+
+
+def test_nothing_but_released_sums_depends_on_rewards(tmp_path, monkeypatch):
+    """With sums that are the same whatever rewards are, everything that others are shown is the same."""
+    real = releases.step
+
+    def constant(pepper, said, playing, before, new, limits, version):
+        return real(pepper, said, playing, before, new._replace(rewards=np.full(len(new.t), 0.5)), limits, version)
+
+    monkeypatch.setattr(releases, "step", constant)
+    one, other = public(0, tmp_path), public(1, tmp_path)
+    assert one == other
+    assert len(one[1]) > 6
+    with monkeypatch.context() as patch:  # the mutants: an answer that says how many rewards have come, and sums of the rewards
+        patch.setattr(asking, "_told", lambda session, *standing: asking._state(*standing))
+        assert public(2, tmp_path)[0] != one[0]
+    monkeypatch.setattr(releases, "step", real)
+    assert public(3, tmp_path)[1:] != one[1:]
+
+
 def test_rewards_outside_the_range_count_as_its_ends(monkeypatch):
     noise_of(monkeypatch, lambda arm: 0.25)
     assert versions(three_batches(1.0)) == versions(three_batches(7.5))
@@ -182,6 +227,13 @@ def test_whoever_asks_is_not_told_how_many_rewards_have_come():
     before = experiment.status()["awaited"], experiment.ask(5).awaited
     experiment.tell([(f"{experiment.code}-1", 1.0)])
     assert (before, experiment.status()["awaited"], experiment.ask(1).awaited) == ((0, 5), 5, 6)
+
+
+def test_a_refresh_does_not_come_earlier_for_rewards_that_have():
+    experiment = private()
+    experiment.tell([(d.id, 1.0) for d in experiment.ask(20).decisions])
+    assert experiment.refresh().why == "batch 1 awaits the end of 20 windows"
+    assert "1 release" not in budget(experiment)["words"]
 
 
 # A refresh that is computed again

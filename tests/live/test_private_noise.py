@@ -46,6 +46,8 @@ def test_noise_has_the_promised_sd():
     assert is_standard(noises())
     assert not is_standard(noises(SAID._replace(rho=SAID.rho / 1.1**2)))  # 10 % too much
     assert not is_standard(noises(SAID._replace(rho=SAID.rho * 1.1**2)))
+    assert SAID._replace(rows=3).noise_sd == 3 * SAID.noise_sd == 1.5
+    assert "the reward of 3 rows of one person" in str(SAID._replace(rows=3).guarantee)
 
 
 def test_noise_of_experiments_has_the_promised_sd(monkeypatch):
