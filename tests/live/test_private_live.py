@@ -163,8 +163,8 @@ def test_what_is_said_of_a_released_reward_changes_no_later_version(name, monkey
 
 
 def public(seed: int, folder) -> list:
-    """All that others are shown of an experiment that a worker looks after, whose rewards are random: what they are, and whether and
-    when they are told and corrected. A guardrail and a stopping rule report."""
+    """All that others are shown of an experiment that a worker looks after, whose rewards are random: what they are, and whether
+    and when they are told and corrected. A guardrail and a stopping rule report."""
     rng, clock, shown = np.random.default_rng(seed), Hand(), []
     rules = {"stop": {"p_best": 0.6, "loss": 0.5}, "metrics": [{"name": "speed", "model": "numbers"}]}
     with (
