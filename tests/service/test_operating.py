@@ -14,6 +14,12 @@ from blts.service.roles import Role
 from served import CONVERSIONS, MAIL, Served, experiment_in, served
 
 OPERATOR, ADMIN, APP, READER = Role.operator, Role.admin, Role.app, Role.reader
+PRIVATE = {
+    "model": {"name": "gaussian", "sd": 0.5, "prior_mean": 0.3, "prior_sd": 0.3},
+    "window": "1d",
+    "default_reward": 0,
+    "privacy": {"rho": 2.0, "low": 0, "high": 1},
+}
 WHY = {"reason": "the test says so"}
 SPECIFICATION = {"arms": ["A", "B", "C"], "model": CONVERSIONS, "sampler": "exact", "batching": "external"}
 
@@ -52,6 +58,15 @@ def test_an_experiment_is_created_and_decides(service: Served) -> None:
     assert len(asked["decisions"]) == 4
     (line,) = service.done(READER, "GET", "/v1/experiments/first-one/audit?after=0&limit=1")["rows"]
     assert line["actor"].startswith("the admin (")
+
+
+def test_a_private_experiment_says_what_it_promises(service: Served) -> None:
+    body = {"name": "private", "specification": SPECIFICATION | PRIVATE}
+    service.done(ADMIN, "POST", "/v1/experiments", 201, json=body)
+    service.done(APP, "POST", "/v1/experiments/private/decisions", json={"n": 4})
+    found = service.done(READER, "GET", "/v1/experiments/private/status")["privacy"]
+    assert (found["rho"], found["releases"]) == (2.0, 0)
+    assert found["words"].startswith("Private: the reward of a row")
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "_a", "a b", "a/b", "ä", "a" * 64, "a\n", "..", "a.b"])
@@ -100,6 +115,8 @@ def test_only_registered_parts(service: Served, changed: dict[str, Any]) -> None
         {"objective": {"x": 1}},
         {"window": "soon"},
         {"horizon": 10**400},
+        {"privacy": {"rho": 1}},
+        PRIVATE | {"model": CONVERSIONS},
         {"unheard_of": 1},
     ],
 )

@@ -13,7 +13,8 @@ How one reward travels, and which file each step is in:
 4. `refreshing` closes the batch. `ledger` reads which rewards stand: the last entry of each decision. `priors` fits a prior that is
    learned to them (`prior_families`, for each kind of model), and `learning` gives them to the agent in the order of their
    decisions. `policy.freeze` computes the propensities of the new state, and the result is stored as the next policy version
-   (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used.
+   (arrays as text: `encoding`). A version whose diagnostics fail is stored and not used. Of a `private` experiment it is noisy sums
+   of the rewards that are new (`releases`) that the agent is given.
 5. `export` joins decisions, propensities and rewards into one table. `report` makes of it what may be concluded (`conclusions`):
    which rewards count (`counted`), whether the model fits them (`misfit`), naive, IPW and AIPW means (`estimates`), the posterior
    (`posterior`, `lift`), evidence of a difference (`evidence`), and a `recommendation`. `reports` keeps a report of every policy

@@ -89,7 +89,7 @@ def _answer_known(session: Session, group: list[Waiting[Request, Answer]]) -> li
         stored = _stored_decisions(session, c, [], sorted({units[h] for waiting in known for h in waiting.request.hashes}))
     for waiting in known:
         decisions = tuple(waiting.request.kept(i, stored[units[h]]) for i, h in enumerate(waiting.request.hashes))
-        waiting.succeed(_answer(row, *_state(row, row.closing, 0), decisions, waiting.request.n, session.spec.strict))
+        waiting.succeed(_answer(session, row, *_told(session, row, row.closing, 0), decisions, waiting.request.n))
     return [waiting for waiting in group if not waiting.done]
 
 
@@ -270,6 +270,15 @@ def _state(row: DbRow, closing: int, count: int) -> tuple[bool, int]:
     return closed, row.awaited + max(0, last - row.t)
 
 
+def _told(session: Session, row: DbRow, closing: int, count: int) -> tuple[bool, int]:
+    """The same as whoever asks is told it. Where refreshes are private, they must not learn how many rewards have come: all
+    decisions of the batch count, whose windows are awaited."""
+    closed, awaited = _state(row, closing, count)
+    if session.spec.privacy is None:
+        return closed, awaited
+    return closed, (closing if closed else row.t + count) - row.began
+
+
 def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, plans: list[_Plan], made: _Made) -> list[Answer]:
     labels, code, first = [arm.label for arm in current.arms], session.code, row.t + 1
     laws = {name: by_label(labels, text) for name, text in zip(made.vectors.names, made.vectors.texts, strict=True)}
@@ -290,20 +299,21 @@ def _answers(session: Session, c: sa.Connection, row: DbRow, current: Policy, pl
         else:
             places = [(i, plan.units[h]) for i, h in enumerate(plan.request.hashes) if h in plan.units]
             decisions = [plan.request.kept(i, stored[t] if t <= row.t else new(t - first)) for i, t in places]
-        out.append(_answer(row, *_state(row, made.closing, done), tuple(decisions), plan.request.n, session.spec.strict))
+        out.append(_answer(session, row, *_told(session, row, made.closing, done), tuple(decisions), plan.request.n))
     return out
 
 
-def standing_answer(row: DbRow) -> Answer:
+def standing_answer(session: Session, row: DbRow) -> Answer:
     """An answer without decisions: where the experiment stands."""
-    return Answer((), *_state(row, row.closing, 0), is_paused(row), None, row.stopped is not None)
+    return _answer(session, row, *_told(session, row, row.closing, 0), (), 0)
 
 
-def _answer(row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, ...], asked: int, strict: bool) -> Answer:
+def _answer(session: Session, row: DbRow, closed: bool, awaited: int, decisions: tuple[Decision, ...], asked: int) -> Answer:
     why = None
     if len(decisions) < asked:
-        if closed and strict:
+        if closed and session.spec.strict:
             waits = f"awaits {rewards_in_words(awaited)}" if awaited else "waits for its refresh"
+            waits = waits if session.spec.privacy is None else "awaits the ends of windows and its refresh"
             why = f"batch {row.batch} is closed and {waits}"
         why = why_no_decisions(row) or why
     return Answer(decisions, closed, awaited, is_paused(row), why, row.stopped is not None)

@@ -192,7 +192,7 @@ def about(
     built: Built,
     state: Tree,
     *,
-    rows: ledger.Rewards = ledger.NO_REWARDS,
+    counts: np.ndarray | None = None,
     diagnostics: dict[str, Any] | None = None,
     prior: dict[str, float] | None = None,
     repeat: int = 0,
@@ -202,6 +202,7 @@ def about(
     weighed_at: float | None = None,
     known: int | None = None,
     misfit: Sequence[str] = (),
+    privacy: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What a person may want to know of a policy version later.
 
@@ -211,7 +212,7 @@ def about(
         active: places of the active ones among them.
         built: the agent and its parts.
         state: the agent's state in this version.
-        rows: the rewards that it learned from.
+        counts: of each arm, how many rewards it learned from; None where it learned from none.
         diagnostics: of the refresh; None where there was none.
         prior: numbers of the model's prior that were learned.
         repeat: refreshes there were since the last decision.
@@ -221,11 +222,12 @@ def about(
         weighed_at: the moment for which silence was weighed by its age; None where it was not.
         known: how many decisions there were when the refresh began; None where there was none.
         misfit: how the model does not fit the rewards.
+        privacy: what it releases, where refreshes are private.
 
     Returns:
         A table that JSON can hold, for the column `about` of the policies.
     """
-    counts = np.bincount(rows.arms, minlength=len(arms))
+    counts = np.zeros(len(arms), int) if counts is None else counts
     labels = [arms[i].label for i in active]
     theta = _theta(built.agent, state)
     names = [ALL_ARMS] if session.spec.shared else labels
@@ -243,6 +245,7 @@ def about(
         "weighed_at": weighed_at,
         "known": known,
         "misfit": list(misfit),
+        **({} if privacy is None else {"privacy": privacy}),
         "diagnostics": {"finite": True} if diagnostics is None else diagnostics,
         "versions": {"blts": importlib.metadata.version("blts"), "jax": jax.__version__, "numpy": np.__version__},
         "precision": str(empty_dtype()),

@@ -283,7 +283,7 @@ class Experiment(Pages, Marked):
 
     @notices
     def correct(self, decision_id: str, reward: float, reason: str = "", *, metric: str | None = None) -> bool:
-        """Replace a reward by a new entry; the next refresh learns from it.
+        """Replace a reward by a new entry; the next refresh learns from it, unless it is private and was released.
 
         Args:
             decision_id: whose reward it is.

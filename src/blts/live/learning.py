@@ -126,7 +126,12 @@ def _observe(agent: Agent, key: Key[Array, ""], state: Tree, history: Tree) -> t
 
 def learn(key: PRNGKey, agent: Agent, state: Tree, data: Data, *, t: int, repeat: int) -> tuple[Tree, Info]:
     """The state after a refresh with t decisions made; `repeat` counts the refreshes at that t before this one."""
-    return _observe(agent, _observe_key(key, t, repeat), state, load(agent, data))
+    return learn_from(key, agent, state, load(agent, data), t=t, repeat=repeat)
+
+
+def learn_from(key: PRNGKey, agent: Agent, state: Tree, history: Tree, *, t: int, repeat: int) -> tuple[Tree, Info]:
+    """The same from the agent's memory, however that was made."""
+    return _observe(agent, _observe_key(key, t, repeat), state, history)
 
 
 @jax.jit

@@ -160,7 +160,7 @@ def _evidence(report: dict[str, Any]) -> list[str]:
 def _health(report: dict[str, Any]) -> list[str]:
     """What was checked, in sentences."""
     ratio, gain, missing = report["sample_ratio"], report["value_against_equal"], report["missing_feedback_rate"]
-    lines = [report["policy_in_use"], *report["notes"], *([report["delay"]["words"]] if "delay" in report else [])]
+    lines = [report["policy_in_use"], *report["notes"], *(report[name]["words"] for name in ("delay", "privacy") if name in report)]
     if ratio is not None and ratio["p_value"] is not None:
         fits = "ALARM: arms were not played as often" if ratio["alarm"] else "Arms were played about as often"
         lines.append(f"{fits} as their propensities say (p = {ratio['p_value']:.2g}).")
@@ -184,6 +184,9 @@ def _settings(now: dict[str, Any], spec: Spec) -> dict[str, Any]:
     shown["window"] = None if now["window"] is None else in_words(now["window"])
     shown["forgets after"] = None if spec.forget is None else in_words(spec.forget)
     shown["delays"] = spec.delay
+    shown["privacy"] = (
+        None if spec.privacy is None else f"ρ = {spec.privacy.rho:g}, rewards in [{spec.privacy.low:g}, {spec.privacy.high:g}]"
+    )
     shown["silence counts as"] = None if spec.default_reward is None else f"{spec.default_reward:g}"
     rule = {} if spec.stop is None else {k: v for k, v in spec.stop._asdict().items() if v is not None}
     shown["stopping rule"] = ", ".join(f"{name} {value}" for name, value in rule.items()) or None

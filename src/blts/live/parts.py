@@ -365,8 +365,8 @@ def agent_of(part: Part, setting: ArmSetting) -> Agent:
     agent = _agent_of(part, setting)
     if agent.privacy is not None:
         raise ConfigError(
-            "Private agents are for simulations: every refresh of a live experiment learns from all rewards again, so one could "
-            "be released twice, and corrections and checks of the model read rewards without noise; use blts or exact-ts."
+            "Private agents are for simulations, and would be shown every reward again at every refresh; take the sampler exact, "
+            'and the setting privacy={"rho": …, "low": …, "high": …} of the experiment.'
         )
     return agent
 

@@ -9,13 +9,13 @@ import numpy as np
 import sqlalchemy as sa
 
 from ..compilation import give_back_memory
-from . import entries, ledger, policy, schema
+from . import entries, ledger, policy, releases, schema
 from .answers import Refreshed, rewards_in_words
 from .closing import Closed, by_cadence, next_began
 from .conclusions import misfit
 from .conclusions.residuals import wrong_spread
 from .database import DbRow
-from .learning import Data, diagnostics, failings, learn, seen_rows, too_fine
+from .learning import Data, diagnostics, failings, learn, learn_from, seen_rows, too_fine
 from .telling import is_awaited
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ class Computed(NamedTuple):
     """The ledger was read up to here, with what the window settles."""
     silent: list[int]
     """Decisions whose window has passed without a word."""
-    rows: ledger.Rewards
+    digest: str
+    """Of the rewards that it learned from."""
+    counts: np.ndarray
+    """Of each arm, how many these are."""
     cutoff: float | None
     """Decisions whose window began later are not learned from yet."""
     since: float | None
@@ -50,6 +53,10 @@ class Computed(NamedTuple):
     """Refreshes there were since the last decision."""
     force: bool
     now: float
+    released: releases.Step | None = None
+    """What is released, where that is private."""
+    not_learned: int = 0
+    """Entries about rewards that were released before."""
 
 
 def refresh(session: Session, force: bool) -> Refreshed:
@@ -88,6 +95,8 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     if not force and not row.due and not _cadence(session, c, row, now):
         none = "" if row.stopped != "" else ", and the experiment is stopped: only a forced refresh learns from it"
         return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions{none}")
+    if spec.privacy is not None:
+        return _compute_private(session, c, row, force, now)
     current = session.policy(c, row.version)
     _compile(session, current)
     session.fold = session.fold.until(c, row.position, row.t)
@@ -109,7 +118,61 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     wrong = _misfits(made, data)
     ts = (silent + 1).tolist()
     limits = closed.cutoff, closed.since, closed.weighed_at
-    return Computed(row, current, row.position + len(ts), ts, rows, *limits, made, info, failed, wrong, repeat, force, now)
+    counts = np.bincount(rows.arms, minlength=len(current.arms))
+    learned_from = rows.digest(), counts
+    return Computed(row, current, row.position + len(ts), ts, *learned_from, *limits, made, info, failed, wrong, repeat, force, now)
+
+
+def _compute_private(session: Session, c: sa.Connection, row: DbRow, force: bool, now: float) -> Computed | Refreshed:
+    """The same where refreshes are private: from the rows that no version covered before, and the sums that earlier ones released.
+
+    What fits rewards or judges them reads no reward here, for it would decide which version is used.
+    """
+    spec, explicit, last = session.spec, session.spec.exposure == "explicit", releases.last(c, session.id)
+    current = session.policy(c, row.version)
+    _compile(session, current)
+    seen = session.fold
+    if last.limits is not None:  # and no further, for the next refresh needs it as it was then
+        seen = session.fold = seen.until(c, last.limits.watermark, last.limits.known)
+    fold = seen.until(c, row.position, row.t)
+    ledger.check_count("decisions with a reward", int(fold.settled.sum()), row.settled)
+    give_back_memory()
+    closed = Closed.at(spec, fold, now)
+    cutoff = now - (spec.window or 0.0)
+    if last.limits is not None and cutoff < last.limits.cutoff:
+        late = f"the clock is {last.limits.cutoff - cutoff:.3g} seconds behind the last refresh"
+        return _not_yet(row, f"{late}, and what that covered must not be released again; it goes on when the clock has caught up")
+    if not force and row.due and (awaited := closed.awaited(row.began, row.closing)):
+        return _not_yet(row, _why_not(row, awaited, True), awaited)
+    silent, rows = closed.silent(), closed.rows(explicit)
+    before = np.zeros(0, bool) if last.limits is None else releases.covered(seen, explicit, last.limits.cutoff)
+    new = releases.new_rows(rows, before)
+    if not row.due and not len(new.t):
+        return _not_yet(
+            row, "there is nothing new to learn from: every reward whose window is over is released, and its budget spent"
+        )
+    repeat, ts = _repeats(session, c, row.t), (silent + 1).tolist()
+    limits = releases.Limits(row.position + len(ts), row.t, cutoff)
+    said, arms = spec.privacy, releases.Arms(current.active, current.labels, current.built.agent)
+    assert said is not None
+    released = releases.step(session.pepper, said, arms, last.totals, new, limits, row.versions + 1)
+    made, info = privately_learned(session, current, released.totals, row.t, repeat)
+    failed = failings(made.frozen, info, policy.is_fixed(current.built.agent), spec.rhat)
+    counts = np.array([released.totals.rows.get(arm.label, 0) for arm in current.arms])
+    late = releases.not_learned(c, session.id, explicit, last, row.position)
+    learned_from = released.digest, counts, cutoff, None, None, made, info, failed, []
+    return Computed(row, current, limits.watermark, ts, *learned_from, repeat, force, now, released, late)
+
+
+def privately_learned(
+    session: Session, current: Policy, totals: releases.Totals, t: int, repeat: int
+) -> tuple[Policy, dict[str, Any]]:
+    """What the agent makes of all that was released, with its diagnostics."""
+    said, agent = session.spec.privacy, current.built.agent
+    assert said is not None
+    memory = releases.memory(said, releases.Arms(current.active, current.labels, agent), totals)
+    state, info = learn_from(session.key, agent, current.frozen.state, memory, t=t, repeat=repeat)
+    return current._replace(frozen=policy.freeze(agent, state, session.spec.draw, current.built.obs)), diagnostics(info)
 
 
 def _close(session: Session, c: sa.Connection, row: DbRow, computed: Computed) -> None:
@@ -217,10 +280,11 @@ def _commit(session: Session, c: sa.Connection, new: Computed, row: DbRow) -> Re
         current.active,
         new.made.built,
         new.made.frozen.state,
-        rows=new.rows,
+        counts=new.counts,
         diagnostics=new.diagnostics,
         prior=new.made.prior,
         misfit=new.misfit,
+        privacy=None if new.released is None else new.released.about,
         **settings,
     )
     change.add_policy(
@@ -233,10 +297,12 @@ def _commit(session: Session, c: sa.Connection, new: Computed, row: DbRow) -> Re
         active=current.active,
         frozen=new.made.frozen,
         about=about,
-        data=new.rows.digest(),
+        data=new.digest,
         failings=new.failings,
     )
     detail = {"version": version, "in_use": in_use, "failings": new.failings, "force": new.force, kind: len(silent)}
+    if new.released is not None:
+        detail["not_learned"] = new.not_learned
     began = next_began(bool(row.due), row.closing, row.t)
     after = {
         "versions": version,

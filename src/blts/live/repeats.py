@@ -45,7 +45,7 @@ class Repeats:
             row = self._session.row(c)
         if self._seen is None or self._seen[1] != row.versions:
             self._decisions = OrderedDict()
-        self._seen = now, row.versions, standing_answer(row)
+        self._seen = now, row.versions, standing_answer(self._session, row)
 
     def forget(self) -> None:
         """Look again before the next answer, because the experiment was just changed."""

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from ..compilation import give_back_memory
 from ..models import Model
-from . import entries, schema
+from . import entries, releases, schema
 from .conclusions import estimates, history
 from .conclusions.comparing import Seen, Version, compare, data_of
 from .conclusions.counted import counted
@@ -42,6 +42,11 @@ NOT_ADAPTED = (
     "IPW and AIPW weight each reward by the probability of its decision, which is needed once these differ."
 )
 
+OF_REWARDS = (
+    "Estimates, posterior and recommendation of this report are of the rewards without noise, for those who may see them; the "
+    "policy has learned from noisy sums."
+)
+
 
 def report_of(experiment: Experiment) -> dict[str, Any]:
     """A report on all rewards that count, as JSON could hold it.
@@ -57,6 +62,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         current, failings = compared(experiment, c), last_failings(experiment.session, c)
         labels = entries.labels(experiment.session, c)
         versions = history.versions(experiment.session, c, row.versions, labels)
+        budget = releases.budget(experiment.session, c, row.position)
     if not experiment.spec.features:
         compile_draws(current.built.model)
     spec, table = experiment.spec, table_of(experiment)
@@ -105,6 +111,8 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
     report |= compare(spec, table, known, seen, version)
     if spec.delay is not None:
         report["delay"] = delayed(table, spec, now)
+    if budget is not None:
+        report["privacy"] = budget | {"words": f"{OF_REWARDS} {budget['words']}"}
     if row.stopped is not None:
         left = f"every new decision is {row.stopped!r}" if row.stopped else "there are no more decisions"
         sentence = report["recommendation"].removeprefix("Keep on: ")

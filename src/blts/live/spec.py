@@ -48,12 +48,15 @@ from .parts import (
     with_one_theta,
     with_prior_means,
 )
+from .private import Privacy, check_prior, check_privacy, check_private, privacy_of
 from .settings import check_settings
 
 FIRST_BATCHES = 100  # the proposed first batch of an arm is its share of the horizon divided by this
 LARGEST_FIRST = 1024
 BEFORE = {"learn": "open", "strict": True}
 """How experiments behave whose specification was stored before it said so."""
+ABSENT = {"features": [], "arm_features": [], "shared": False, "privacy": None}
+"""What a stored specification that does not name them is without."""
 CONTEXTUAL_BEFORE = {"blts": {"gamma": 1.0, "control_variate": False}, "ula-ts": {"gamma": 1.0}}
 """What the names of samplers stood for with features, in experiments that were stored before `shared_noise`."""
 READ: dict[str, Callable[[Any], Any]] = {
@@ -64,6 +67,7 @@ READ: dict[str, Callable[[Any], Any]] = {
     "window": lambda given: seconds_of("window", given) if isinstance(given, str) else given,
     "refresh_seconds": lambda given: seconds_of("refresh_seconds", given) if isinstance(given, str) else given,
     "forget": lambda given: seconds_of("forget", given) if isinstance(given, str) else given,
+    "privacy": privacy_of,
 }
 """Settings that are written as tables, or as durations such as "1d"."""
 
@@ -117,6 +121,9 @@ class Spec:
     delay: str | None = None
     """With "learned", refreshes also learn from decisions whose window is open: one that is still silent counts as a failure of the
     weight that its age calls for, by the delays of conversions so far (`delays`). None: they wait for the end of the window."""
+    privacy: Privacy | None = None
+    """How much the policy may tell of one person's reward: {"rho": 1.0, "low": 0, "high": 1}. Refreshes then learn from noisy sums,
+    each reward in one of them (`releases`). None: from the rewards."""
     default_reward: float | None = None
     """What a decision has earned whose window passed in silence; without it such a decision is left out."""
     cap: float | None = None
@@ -205,6 +212,7 @@ class Spec:
             spec.check()
             check_spread(spec.model)
             spec = dataclasses.replace(spec, prior=spec._prior(prior))
+            check_prior(spec)
         except BltsError:
             raise
         except (TypeError, ValueError, RecursionError, OverflowError) as error:  # values that cannot even be printed
@@ -226,7 +234,7 @@ class Spec:
 
     def differs_from(self, stored: str) -> list[str]:
         """The settings in which a stored specification differs. One that it does not have is newer than it and may be anything."""
-        mine, theirs = json.loads(self.to_json()), {"features": [], "arm_features": [], "shared": False} | json.loads(stored)
+        mine, theirs = json.loads(self.to_json()), ABSENT | json.loads(stored)
         if self.seed is None:
             mine["seed"] = theirs["seed"]
         if "strict" not in theirs and self.batching.name is not None and set(self.batching.options) == {"first"}:
@@ -259,6 +267,7 @@ class Spec:
                 "forget must be longer than the window, or decisions would be forgotten before they are learned from."
             )
         check_delay(self)
+        check_privacy(self)
         metrics_of(self.metrics)
         rule_of(self.stop)
         self._check_counts()
@@ -266,6 +275,7 @@ class Spec:
         policy.check_agent(built.agent, self.sampler.words)
         check_support(built.model)
         check_weighable(self, built)
+        check_private(self, built)
         check_contextual(self, built)
         if self.model.is_own and not self.features:
             check_densities(built.model)
@@ -378,6 +388,7 @@ class Spec:
         data["prior"] = None if self.prior is None else self.prior._asdict()
         data["metrics"] = [metric._asdict() for metric in self.metrics]
         data["stop"] = None if self.stop is None else self.stop._asdict()
+        data["privacy"] = None if self.privacy is None else self.privacy._asdict()
         for name in ("features", "arm_features"):
             data[name] = [feature.data for feature in getattr(self, name)]
         if self.encoding is not None:

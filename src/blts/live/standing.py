@@ -28,14 +28,16 @@ def why_no_decisions(row: DbRow) -> str | None:
 def rewards_awaited(session: Session, c: sa.Connection, row: DbRow) -> int:
     """How many rewards of this batch can still come in time: of decisions that were carried out, and whose window is not over.
 
-    The row counts all decisions without a reward; an end of a window is written down only by the next refresh.
+    The row counts all decisions without a reward; an end of a window is written down only by the next refresh. Where refreshes are
+    private, which rewards have come is not told: decisions count whose window is not over.
     """
-    explicit, window = session.spec.exposure == "explicit", session.spec.window
-    if not row.awaited or (window is None and not explicit):
+    explicit, window, private = session.spec.exposure == "explicit", session.spec.window, session.spec.privacy is not None
+    if not private and (not row.awaited or (window is None and not explicit)):
         return row.awaited
     began, told = schema.exposures if explicit else schema.decisions, schema.rewards
-    has_reward = sa.exists().where(told.c.experiment == session.id, told.c.t == began.c.t)
-    query = sa.select(sa.func.count()).select_from(began).where(began.c.experiment == session.id, ~has_reward)
+    query = sa.select(sa.func.count()).select_from(began).where(began.c.experiment == session.id)
+    if not private:
+        query = query.where(~sa.exists().where(told.c.experiment == session.id, told.c.t == began.c.t))
     query = query.where(began.c.t > row.began, began.c.t <= (row.closing or row.t))
     if window is not None:
         query = query.where(began.c.at > session.now() - window)

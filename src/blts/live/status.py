@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..agents.thompson import PROPENSITY_DRAWS
 from ..errors import ConfigError, Conflict, whole
-from . import contextual, entries, policy, priors, schema
+from . import contextual, entries, policy, priors, releases, schema
 from .answers import rewards_in_words
 from .checks import check_reason
 from .learning import chains_in_words
@@ -30,6 +30,7 @@ def status(session: Session) -> dict[str, Any]:
         entry = entries.policy_row(c, session.id, row.version)
         failings = last_failings(session, c)
         awaited = rewards_awaited(session, c, row)
+        budget = releases.budget(session, c, row.position)
     return {
         "name": session.name,
         "paused": is_paused(row),
@@ -66,6 +67,7 @@ def status(session: Session) -> dict[str, Any]:
         "window": session.spec.window,
         "forget": session.spec.forget,
         "delay": session.spec.delay,
+        "privacy": budget,
         "default_reward": session.spec.default_reward,
         "learn": session.spec.learn,
         "exposure": session.spec.exposure,

@@ -18,6 +18,7 @@ from .answers import Told
 from .asking import units_of
 from .checks import check_reason, check_text, outside
 from .database import DbRow
+from .private import refuse_totals
 from .request import MOST_AT_ONCE, unit_hash
 from .status import warnings
 
@@ -82,6 +83,7 @@ def tell_aggregate(session: Session, arm: str, count: int, totals: dict[str, flo
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
     if session.spec.delay is not None:
         raise ConfigError("A total does not say when its rewards came, which delay='learned' learns from; tell rewards one by one.")
+    refuse_totals(session.spec)
     check_text("arm", arm)
     whole("count", count, 1, MOST_AT_ONCE)
     values = aggregate.rows(session.model, count, totals)

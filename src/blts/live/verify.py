@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ..errors import StoreError
 from . import arms as changing
-from . import encoding, ledger, policy, refreshing, reports, schema
+from . import encoding, ledger, policy, refreshing, releases, reports, schema
 from .chain import Unreadable, check_chain, read
 from .damage import Damaged
 from .database import DbRow, record
@@ -28,6 +28,7 @@ from .showing import observed
 from .vectors import Vectors, digest
 
 if TYPE_CHECKING:
+    from .private import Privacy
     from .session import Policy, Session
 
 MOST = 100  # differences that are named
@@ -174,6 +175,8 @@ class _Replay:
         self.found: list[str] = []
         self.row = session.row(c)
         self.fold = ledger.Fold(session.id, encoding=session.spec.encoding)
+        self.totals, self.limits = releases.Totals(), cast("releases.Limits | None", None)
+        """Of the last refresh, where refreshes are private."""
         names = ("t", "arm", "batch", "policy", "vector")
         self.made = _Made(*map(np.array, read(c, session.id, schema.decisions, names, "t").values()))
         self.shown = ledger.contexts_between(c, session.id, 0, self.row.t)
@@ -217,6 +220,8 @@ class _Replay:
 
     def _refreshed(self, current: Policy, entry: DbRow) -> Policy:
         about = json.loads(entry.about)
+        if (said := self.session.spec.privacy) is not None:
+            return self._released(said, current, entry, about)
         known = about.get("known", entry.t)  # decisions that were made while it was computed came later
         self.fold = self.fold.until(self.c, entry.watermark, known)
         explicit, since, weighed_at = self.session.spec.exposure == "explicit", about.get("since"), about.get("weighed_at")
@@ -227,6 +232,21 @@ class _Replay:
         if rows.digest() != entry.data:
             self._say(f"version {entry.version} learned from other rewards than the ledger has up to {entry.watermark}")
         return refreshing.learned(self.session, current, rows, known, about["repeat"])[0]
+
+    def _released(self, said: Privacy, current: Policy, entry: DbRow, about: dict[str, Any]) -> Policy:
+        """A refresh of a private experiment: the rows that no version before it covered, and the noise on their sums."""
+        explicit, limits = self.session.spec.exposure == "explicit", releases.Limits.of(entry.watermark, about)
+        before = np.zeros(0, bool) if self.limits is None else releases.covered(self.fold, explicit, self.limits.cutoff)
+        self.fold, self.limits = self.fold.until(self.c, limits.watermark, limits.known), limits
+        arms = releases.Arms(current.active, current.labels, current.built.agent)
+        new = releases.new_rows(self.fold.rows(explicit, limits.cutoff), before)
+        again = releases.step(self.session.pepper, said, arms, self.totals, new, limits, entry.version)
+        self.totals = again.totals
+        if again.digest != entry.data:
+            self._say(f"version {entry.version} released other rewards than the ledger has up to {entry.watermark}")
+        if again.about != about.get("privacy"):
+            self._say(f"version {entry.version} released other sums than its replay")
+        return refreshing.privately_learned(self.session, current, again.totals, limits.known, about["repeat"])[0]
 
     def _compare(self, entry: DbRow, made: Policy) -> None:
         for what, stored, again in (

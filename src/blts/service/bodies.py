@@ -103,6 +103,7 @@ class Specification(Body):
     refresh_seconds: Number | str | None = None
     forget: Number | str | None = None
     delay: str | None = None
+    privacy: Table | None = None
     default_reward: Number | None = None
     cap: Number | None = None
     rhat: Number | None = None

@@ -40,6 +40,10 @@ def create(
     delay: Annotated[
         str | None, typer.Option(help='"learned": silence counts by its age before the window is over, by the delays seen so far.')
     ] = None,
+    privacy: Annotated[
+        str | None,
+        typer.Option(help="Learn from noisy sums of rewards: rho=1,low=0,high=1, with ρ of zCDP and the rewards' range."),
+    ] = None,
     learn: Annotated[str | None, typer.Option(help='With a window: "closed" (the default) or "open".')] = None,
     exposure: Annotated[
         str | None, typer.Option(help='"assumed" (the default), or "explicit": learn from what was exposed.')
@@ -71,6 +75,7 @@ def create(
         "window": window,
         "default_reward": default_reward,
         "delay": delay,
+        "privacy": _table("--privacy", privacy),
         "learn": learn,
         "exposure": exposure,
         "strict": strict,
@@ -103,6 +108,22 @@ def create(
     else:
         say(f"{name}: {len(status['arms'])} arms, {status['model']}, {status['sampler']}, {status['batching']} batching.")
         _note_on_windows(experiment)
+
+
+def _table(option: str, text: str | None) -> dict[str, Any] | None:
+    """Numbers such as rho=1,low=0,high=1; what names and values may be is for the specification to say."""
+    if text is None:
+        return None
+    found: dict[str, Any] = {}
+    for pair in text.split(","):
+        name, equals, value = (part.strip() for part in pair.partition("="))
+        try:
+            found[name] = int(value) if value.isascii() and value.isdigit() else float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise ConfigError(f"{option} is numbers by name, such as rho=1,low=0,high=1; got {text!r}.")
+    return found
 
 
 def _note_on_windows(experiment: Experiment) -> None:

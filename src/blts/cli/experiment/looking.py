@@ -25,6 +25,7 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
         return
+    private = found.pop("privacy")
     allocation, alarms, stop = found.pop("allocation"), found.pop("alarms", []), found.pop("stop", None)
     error = found.pop("allocation_error")
     found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
@@ -54,6 +55,8 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
         show_table("allocation", ["arm", "probability"], [list(row) for row in zip(allocation, shown, strict=True)])
         if error is not None:
             say(_estimated(error))
+    if private is not None:
+        say(private["words"])
     for line in _alarms(alarms) + ([stop] if stop else []):
         say(line)
 
@@ -153,6 +156,8 @@ def _show(found: dict[str, Any]) -> None:
     if found["chains"]:
         lines.append(found["chains"])
     say("\n" + "\n".join(lines))
+    if "privacy" in found:
+        say("\n" + found["privacy"]["words"])
     say("\n" + found["why_estimates_differ"])
     if found["outside_theory"]:
         say(found["outside_theory"])

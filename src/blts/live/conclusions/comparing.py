@@ -15,6 +15,7 @@ from ...models import Model
 from ...models.support import support_of_likelihood
 from ..export import WAITING, DecisionTable
 from ..learning import Data
+from ..private import fits_bounds
 from ..spec import Spec
 from . import estimates, evidence, misfit, values
 from .by_context import NOTHING, by_context, recommendation
@@ -26,6 +27,8 @@ from .sample_ratio import sample_ratio
 from .weights import weights
 from .words import number, rounded
 
+OF_SHAPES = ("spread", "shape", "tails", "ties")
+"""Checks of a model that is only said to have the largest sd that rewards can have."""
 KINDS = {"pending": (WAITING,), "observed": ("told", "corrected", "aggregate"), "defaulted": ("default",)}
 KINDS |= {"missing": ("missing",), "cancelled": ("cancelled",)}
 """What became of decisions, by the statuses of a table."""
@@ -173,6 +176,9 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
         found = posterior(model, data.arms, data.rewards, rhat_limit=spec.rhat) if len(data.arms) else None
         own_draws = None if found is None or found.how != EXACT_DRAWS else (found.shown.low, found.shown.high)
         wrong = misfit.misfits(model, data.arms, data.rewards, labels, own_draws)
+        bounded = fits_bounds(spec, model, data.rewards)
+        if bounded is not None and any(one.check in OF_SHAPES for one in wrong):
+            wrong = [one for one in wrong if one.check not in OF_SHAPES] + [misfit.Misfit(None, "shape", bounded, False)]
     ratio = sample_ratio(table.arms, table.propensities) if len(table.t) else None
     report: dict[str, Any] = {
         "last_refresh_failed": version.failings or None,

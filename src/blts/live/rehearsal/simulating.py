@@ -17,11 +17,12 @@ import numpy as np
 
 from ...errors import whole
 from ...models import Model
-from .. import policy, priors
+from .. import policy, priors, releases
 from ..closing import Closed, by_cadence, next_began
 from ..learning import empty_dtype
 from ..ledger import NO_REWARDS, Fold, Rewards
 from ..parts import single_model
+from ..private import Privacy
 from ..spec import Spec
 from . import acting
 from .planning import Plan, plan_of, world
@@ -179,6 +180,11 @@ class Block:
         self.t, self.began, self.closing = np.zeros(R, int), np.zeros(R, int), np.zeros(R, int)
         self.last_at, self.entries, self.version = np.zeros(R), np.zeros(R, int), np.ones(R, int)
         self.paused, self.stopped = np.zeros(R, bool), np.zeros(R, bool)
+        self.released = [releases.Totals()] * R
+        """What was released so far, where refreshes are private."""
+        self.covered = [np.zeros(0, bool)] * R
+        """Of the decisions that there were at the last refresh, whether it covered them."""
+        self.peppers = [f"rehearsal {w.seed}" for w in worlds]
         self.learned: list[Rewards | None] = [NO_REWARDS] * R
         """What the last version learned from."""
         self.prior_from: list[Rewards | None] = [None] * R
@@ -265,12 +271,17 @@ class Block:
             if due and closed.awaited(self.began[r], self.closing[r]):
                 continue
             rows, silent, before = closed.rows(self.explicit), closed.silent(), self.learned[r]
+            if self.spec.privacy is not None:
+                rows, before = releases.new_rows(rows, self.covered[r]), NO_REWARDS
             same = before is not None and np.array_equal(rows.t, before.t) and np.array_equal(rows.rewards, before.rewards)
             if not due and same:
                 continue
             if self.spec.default_reward is not None:
                 self.rewards[r, silent] = self.spec.default_reward
             self.settled[r, silent] = True
+            if self.spec.privacy is not None:
+                self._release(self.spec.privacy, r, rows, now)
+                self.covered[r] = closed.over
             chosen.append((r, rows))
         for active, versions in self.versions.items():
             mine = [(r, rows) for r, rows in chosen if self.active[r] == active]
@@ -285,10 +296,19 @@ class Block:
         refreshed[done] = True
         return refreshed
 
+    def _release(self, said: Privacy, r: int, new: Rewards, now: float) -> None:
+        """Release the new rows of a replication, with noise of its own."""
+        active, t = self.active[r], int(self.t[r])
+        arms = releases.Arms(active, [self.labels[i] for i in active], self.versions[active].built.agent)
+        limits = releases.Limits(0, t, now - (self.spec.window or 0.0))
+        made = releases.step(self.peppers[r], said, arms, self.released[r], new, limits, int(self.version[r]) + 1)
+        self.released[r] = made.totals
+
     def _learn(self, versions: Versions, chosen: Sequence[tuple[int, Rewards]]) -> None:
         """New versions of some replications, used where they are sound."""
         self.repeat = np.where(self.last_t == self.t, self.repeat, 0)
-        failed = versions.learn([Batch(r, rows, int(self.t[r]), int(self.repeat[r])) for r, rows in chosen])
+        batches = [Batch(r, rows, int(self.t[r]), int(self.repeat[r]), self.released[r]) for r, rows in chosen]
+        failed = versions.learn(batches)
         for (r, rows), why in zip(chosen, failed, strict=True):
             self.repeat[r] += 1
             self.last_t[r] = self.t[r]

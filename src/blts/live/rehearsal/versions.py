@@ -12,9 +12,12 @@ import numpy as np
 from ..._typing import PRNGKey, Tree
 from .. import policy, priors
 from ..arms import Held, carried
-from ..learning import Data, capacity_for, diagnostics, empty_dtype, failings, learn_many, too_fine
+from ..learning import Data, capacity_for, diagnostics, empty_dtype, failings, learn_from, learn_many, too_fine
 from ..ledger import Rewards
 from ..parts import single_model
+from ..private import Privacy
+from ..releases import Arms, Totals
+from ..releases import memory as history_of
 from .planning import Plan
 
 BLOCKS = (8, 64)  # replications that are refreshed together: two compiled sizes
@@ -40,6 +43,8 @@ class Batch(NamedTuple):
     rows: Rewards
     t: int
     repeat: int
+    totals: Totals | None = None
+    """All that was released, where refreshes are private: what is learned from instead of the rows."""
 
 
 class Law:
@@ -114,6 +119,8 @@ class Versions:
         Returns:
             For each why it is not used; empty where it is.
         """
+        if self.spec.privacy is not None:
+            return self._learn_privately(self.spec.privacy, batches)
         m, capacity = len(batches), capacity_for(self.plan.units)
         size = next(b for b in BLOCKS if b >= m)
         mine = np.array([one.replication for one in batches] + [batches[0].replication] * (size - m))
@@ -133,13 +140,32 @@ class Versions:
             figures = diagnostics(jax.tree.map(lambda x, i=i: x[i], info))
             found = failings(policy.Frozen(*one), figures, policy.is_fixed(self.built.agent), self.spec.rhat)
             failed.append(found + too_fine(data.arms, data.rewards))
+        self._use(mine, states, agents, failed)
+        return failed
+
+    def _learn_privately(self, said: Privacy, batches: Sequence[Batch]) -> list[list[str]]:
+        """The same from what was released."""
+        mine, failed, found = np.array([one.replication for one in batches]), [], []
+        arms = Arms(self.active, [self.spec.arms[i].label for i in self.active], self.built.agent)
+        for r, one in zip(mine, batches, strict=True):
+            state = jax.tree.map(lambda x, r=r: x[r], self.states)
+            memory = history_of(said, arms, one.totals or Totals())
+            state, info = _host(learn_from(self.keys[r], arms.agent, state, memory, t=one.t, repeat=one.repeat))
+            frozen: Any = (state, np.ones(1), False)
+            failed.append(failings(policy.Frozen(*frozen), diagnostics(info), policy.is_fixed(arms.agent), self.spec.rhat))
+            found.append(state)
+        states = jax.tree.map(lambda *x: np.stack(x), *found)
+        self._use(mine, states, jax.tree.map(lambda x: x[mine], self.agents), failed)
+        return failed
+
+    def _use(self, mine: np.ndarray, states: Tree, agents: Any, failed: Sequence[list[str]]) -> None:
+        """Use the new states of some replications where nothing speaks against them."""
         used = np.array([i for i, why in enumerate(failed) if not why], int)
         if used.size:
             new = jax.tree.map(lambda x: x[used], states)
             jax.tree.map(lambda old, x: old.__setitem__(mine[used], x), self.states, new)
             jax.tree.map(lambda old, x: old.__setitem__(mine[used], x[used]), self.agents, agents)
             self.freeze(mine[used], new)
-        return failed
 
     def _fitted(self, mine: np.ndarray, rows: Sequence[Rewards]) -> Any:
         """The agents of some replications, with a prior that is learned from these rewards; the rest is padding."""
