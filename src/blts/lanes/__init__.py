@@ -39,7 +39,6 @@ split. `tests/lanes/test_lanes.py` compares random programs with `jax.vmap`.
 """
 
 from .mapping import explain as explain
-from .mapping import on_cpu as on_cpu
 from .mapping import one_lane as one_lane
 from .mapping import over_lanes as over_lanes
 from .mapping import vmap as vmap
@@ -47,6 +46,7 @@ from .program import Program as Program
 from .program import any_lane as any_lane
 from .program import elementwise as elementwise
 from .rules import Value as Value
+from .rules import on_cpu as on_cpu
 from .splitting import Split as Split
 from .splitting import carried as carried
 from .splitting import equal_leaves as equal_leaves

@@ -68,15 +68,6 @@ def explain(f: Callable, *arguments: Tree) -> str:
     return "\n".join(f"{how:<10}  {'  ' * depth}{eqn.primitive.name}: {types(eqn)}" for eqn, how, depth in heard)
 
 
-def on_cpu() -> bool:
-    """Whether programs run on a CPU by default.
-
-    Returns:
-        Whether JAX's default backend is the CPU.
-    """
-    return jax.default_backend() == "cpu"
-
-
 def one_lane(x: Any) -> jax.ShapeDtypeStruct:
     """The shape and dtype of one lane.
 

@@ -33,6 +33,15 @@ FEW_ROWS = 64
 """Rows up to which comparing the index of all of them beats XLA's gather on a CPU."""
 
 
+def on_cpu() -> bool:
+    """Whether programs run on a CPU by default.
+
+    Returns:
+        Whether JAX's default backend is the CPU.
+    """
+    return jax.default_backend() == "cpu"
+
+
 class Value(NamedTuple):
     """An array, and whether its last axis is the lanes."""
 
@@ -256,7 +265,7 @@ def _products(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value
 
 @rule("dynamic_slice")
 def _pick(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | None:
-    """`values[i]`, each lane at its own i: by comparison where there are few, else by a gather from the store as it lies."""
+    """`values[i]`, each lane at its own i: by a gather from the store as it lies; on a CPU by comparison where there are few."""
     store, *starts = inputs
     sizes, full = eqn.params["slice_sizes"], eqn.invars[0].aval.shape  # type: ignore[attr-defined]
     cut = [axis for axis, (size, whole) in enumerate(zip(sizes, full, strict=True)) if size != whole]
@@ -265,7 +274,7 @@ def _pick(eqn: core.JaxprEqn, inputs: list[Value], lanes: int) -> list[Value] | 
     (axis,) = cut
     x = spread(store, lanes)
     i = jnp.clip(spread(starts[axis], lanes), 0, full[axis] - 1)
-    if axis == 0 and full[0] > FEW_ROWS:
+    if axis == 0 and (full[0] > FEW_ROWS or not on_cpu()):
         return [Value(jnp.moveaxis(x[i, ..., jnp.arange(lanes)], 0, -1)[None], True)]
     if full[axis] > FEW_ROWS or x.dtype == bool:
         return None
