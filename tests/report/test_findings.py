@@ -105,7 +105,8 @@ def test_a_short_sentence_has_the_extremes_of_many_differences():
     assert found.short.startswith("A has a lower regret at T than b in all 6 comparisons (least size = 5: ")
     assert "; most size = 0: " in found.short
     assert "size = 2" not in found.short
-    assert "size = 2" in found.measured
+    assert found.measured.startswith("lower in 6 of 6 (least size = 5: ")
+    assert "size = 2" in found.sentence  # the study's section has all
 
 
 def test_conditions_are_compared_with_what_is_otherwise_alike():

@@ -103,7 +103,9 @@ def test_growth_and_bounds_are_judged(tmp_path):
         found.arrays["batches"] = found.arrays["batches"] * 10
         return found
 
+    assert good.sentences[1].text.startswith("No run closed more batches than the bound; the one that came nearest closed ")
     bad = overview(outcomes_of(fill(tmp_path / "b", study, of=worse)))
+    assert bad.sentences[1].text.startswith("Against the claim: Runs closed more batches than the bound in ")
     assert [score.mark for score in bad.scorecard] == ["fails", "fails"]
 
 
@@ -114,6 +116,8 @@ def test_published_numbers_that_do_not_agree_fail(tmp_path):
     agrees = seen(tmp_path / "a", study, blts=1.0, exact_ts=1.0, ucb1=20.0)
     differs = seen(tmp_path / "b", study, blts=1.0, exact_ts=1.0, ucb1=30.0)
     assert (agrees.scorecard[0].mark, differs.scorecard[0].mark) == ("open", "fails")
+    assert "none of the 2 published means differs from ours, by 99 % intervals (" in agrees.sentences[0].text
+    assert "all 2 published means differ from ours, by 99 % intervals (" in differs.sentences[0].text
 
 
 def test_a_claim_without_its_conditions_is_open(tmp_path):

@@ -123,7 +123,10 @@ def compared(
         else:
             head = heads[verdict] + (all_of if len(some) == len(found) else f" in {share} comparisons")
         sentences.append(f"{head} ({_numbers(some)}).")
-    return " ".join(sentences), "; ".join(words for some in told.values() for _, words in some)
+    if len(found) <= NAMED:
+        return " ".join(sentences), "; ".join(words for some in told.values() for _, words in some)
+    shares = [f"{verdict} in {len(some)} of {len(found)} ({_numbers(some)})" for verdict, some in told.items()]
+    return " ".join(sentences), "; ".join(shares)
 
 
 def _numbers(some: list[tuple[float, str]]) -> str:
@@ -190,8 +193,14 @@ def published(outcome: Outcome, asked: Condition) -> Finding:
         for label in (f"{outcome.label(m, names)}: " if len(tested) > 1 else "",)
     ]
     whom = " · ".join(dict.fromkeys(outcome.word(n, v) for n, v in asked.get("among", {}).items()))
-    short = f"{capital(quantity.words)}{f' of {whom}' if whom else ''}: {agree} of {len(tested)} published means agree with ours"
-    short += f" at 99 % ({'; '.join(numbers)})."
+    many = len(tested)
+    if many == 1:
+        which = f"the published mean {'differs from ours' if gaps else 'is not told apart from ours'}"
+    elif len(gaps) in (0, many):
+        which = f"all {many} published means differ from ours" if gaps else f"none of the {many} published means differs from ours"
+    else:
+        which = f"{len(gaps)} of {many} published means {'differs' if len(gaps) == 1 else 'differ'} from ours"
+    short = f"{capital(quantity.words)}{f' of {whom}' if whom else ''}: {which}, by 99 % intervals ({'; '.join(numbers)})."
     return Finding(sentence, claim, verdict if claim else "", short=short, measured="; ".join(numbers))
 
 
@@ -233,8 +242,14 @@ def bound(outcome: Outcome, asked: Condition) -> Finding:
     over = [m for m, limit in pairs if m.values("batches").max() > limit]
     m, limit = max(pairs, key=lambda pair: pair[0].values("batches").max() / pair[1])
     label = outcome.label(m, names, outcome.study.title or outcome.study.name)
-    most = f"{fixed(float(m.values('batches').max()), 0)} of at most {limit:.1f}"
-    sentence = f"The run that came nearest to the bound on batches, or furthest beyond it, closed {most} ({label})."
+    closed = fixed(float(m.values("batches").max()), 0)
+    most = f"{closed} of at most {limit:.1f}"
+    sentence = (
+        f"Runs closed more batches than the bound in {len(over)} of {len(pairs)} conditions; the furthest beyond it closed {most}"
+        if over
+        else f"No run closed more batches than the bound; the one that came nearest closed {most}"
+    )
+    sentence += f" ({label})."
     verdict = f"contradicted in {len(over)} of {len(pairs)}" if over else "held in every run"
     return Finding(sentence, claim, verdict, measured=most)
 
