@@ -175,7 +175,10 @@ def part_of(kind: str, given: object) -> Part:
     if kind == "model":
         return Part(model_named(name), options, said=said)
     if name != EXTERNAL:
-        registry.find(kind, name)
+        try:
+            registry.find(kind, name)
+        except UnknownName:
+            raise UnknownName(kind, name, [*registry.entries(kind), EXTERNAL]) from None
     elif options:
         raise ConfigError(f"The batching {EXTERNAL!r} has no options.")
     return Part(name, options, said=said)

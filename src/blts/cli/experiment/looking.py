@@ -29,8 +29,8 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     error = found.pop("allocation_error")
     found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
-    for key in ("created_at", "refreshed_at"):
-        found[key] = moment(found[key])
+    found["created_at"], refreshed = moment(found["created_at"]), moment(found["refreshed_at"])
+    found["refreshed_at"] = refreshed if found["policies"] > 1 else None  # the first policy is made with the experiment
     found["window"] = None if found["window"] is None else durations.in_words(found["window"])
     found["metrics"] = ", ".join(found["metrics"]) or None
     rule = found["stopping_rule"] or {}
