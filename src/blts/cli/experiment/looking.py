@@ -147,7 +147,8 @@ def _show(found: dict[str, Any]) -> None:
     if ratio and ratio["p_value"] is not None:
         lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
     if gain and gain["per_unit"] is not None:
-        lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit")
+        unknown = "" if gain["low"] is not None else " (no interval can be given yet)"
+        lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit{unknown}")
     if found["cap"] is not None:
         lines.append(f"{found['capped_rewards']} rewards are above the cap of {found['cap']:g} and count as that much here")
     if found["chains"]:
