@@ -132,6 +132,13 @@ def test_a_bad_file_says_where_it_is_bad(shell, tmp_path, content, sentence):
     code, output = shell("tell", "mail", "rewards.csv")
     assert code == 2
     assert sentence in output
+    assert output.count("JSON") <= 1
+
+
+def test_external_is_among_the_batchings(shell):
+    code, output = shell("create", "x", "--arm", "A", "--arm", "B", "--model", "conversions", "--batching", "extrnal")
+    assert (code, "Did you mean 'external'?" in output) == (2, True)
+    assert " doubling," in output
 
 
 def test_a_specification_that_is_not_text(shell, tmp_path):

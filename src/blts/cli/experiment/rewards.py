@@ -196,6 +196,8 @@ def _from_jsonl(text: str) -> list[Any]:
     try:
         whole = json.loads(text) if text.lstrip("\ufeff").lstrip().startswith("[") else None
         items = whole if whole is not None else [_from_line(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    except ConfigError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not JSON, one object a line: {error}.") from None
     return [item if isinstance(item, dict) else (None, None) for item in items]
