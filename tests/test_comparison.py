@@ -134,3 +134,21 @@ def test_a_missing_library_is_one_sentence(traces, monkeypatch):
     for call in (traces["doubling"].to_dataframe, traces["doubling"].to_xarray, traces["doubling"].plot):
         with pytest.raises(ConfigError, match=r"needs (pandas|xarray|matplotlib); install it with: pip install"):
             call()
+
+
+def test_pairs_are_refused_in_their_own_words(traces):
+    with pytest.raises(ConfigError, match=r"paired compares two traces, .* got \[1, 2, 3\]"):
+        paired(traces["doubling"], [1, 2, 3])  # type: ignore[arg-type]
+    env, agent, *_ = blts.condition("gaussian", "exact-ts", "sequential")
+    shorter = blts.simulate(1, env, agent, Sequential(), horizon=20, replications=60, times=1)
+    with pytest.raises(ConfigError, match="The traces differ in their number of rounds"):
+        paired(shorter, traces["sequential"])
+    single = blts.simulate(1, env, agent, Sequential(), horizon=20, replications=1, times=1)
+    with pytest.raises(ConfigError, match="A comparison needs at least 2 replications"):
+        paired(single, single)
+
+
+def test_one_trace_is_compared_with_nothing(traces):
+    alone = repr(compare({"sequential": traces["sequential"]}))
+    assert "against" not in alone
+    assert "differences" not in alone

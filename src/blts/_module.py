@@ -126,7 +126,8 @@ def module(cls: type[T]) -> type[T]:
         try:
             generated_init(self, *args, **kwargs)
         except TypeError as error:
-            raise ConfigError(f"{cls.__name__}: {str(error).replace('__init__() ', '').replace(cls.__name__ + '.', '')}.") from None
+            said = str(error).replace("__init__() ", "").replace(cls.__name__ + ".", "")
+            raise ConfigError(f"{cls.__name__}: {said}.{_takes(cls, fields) if 'unexpected keyword' in said else ''}") from None
         for field in fields:
             if "dtype" in field.metadata:
                 object.__setattr__(self, field.name, _number(cls, field, getattr(self, field.name)))
@@ -209,6 +210,12 @@ def require_part(where: str, value: Any, base: type, example: str, names: str = 
     if lacking:
         why = why_lost(value, lacking[0])
         raise ConfigError(why or f"{name} must define {', '.join(lacking)}, as every {kind} does: see help(blts.{kind}).")
+
+
+def _takes(cls: type, fields: tuple[dataclasses.Field, ...]) -> str:
+    """The names that a constructor takes, and that of its other constructor where it has one by sd."""
+    names = ", ".join(field.name for field in fields if field.init) or "nothing"
+    return f" It takes {names}{'; or use with_sd(sd=…)' if hasattr(cls, 'with_sd') else ''}."
 
 
 def _number(cls: type, field: dataclasses.Field, value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError, did_you_mean, shown
+from .errors import ConfigError, counted, did_you_mean, shown
 from .statistics import Difference, Summary, differences, summarise
 from .trace import FRAMES, Trace, needs, picture
 
@@ -48,7 +48,11 @@ def paired(ours: Trace, reference: Trace, quantity: str = "regret") -> Differenc
     >>> paired(batched, sequential, "batches").verdict
     'lower'
     """
-    return compare({"reference": reference, "ours": ours}).differences(quantity)["ours"]
+    if not (isinstance(ours, Trace) and isinstance(reference, Trace)):
+        wrong = reference if isinstance(ours, Trace) else ours
+        raise ConfigError(f"paired compares two traces, the results of simulate; got {shown(wrong, 60)}.")
+    _check_alike("The traces", reference, ours)
+    return Comparison({"reference": reference, "ours": ours}).differences(quantity)["ours"]
 
 
 def compare(traces: Mapping[str, Trace] | Sequence[Trace]) -> Comparison:
@@ -84,13 +88,17 @@ def compare(traces: Mapping[str, Trace] | Sequence[Trace]) -> Comparison:
         raise ConfigError('compare takes traces by name, such as {"BLTS": trace}; got ' + shown(traces, 60) + ".")
     (first, reference), *others = traces.items()
     for name, trace in others:
-        for what in ("env", "horizon", "replications"):
-            if getattr(trace, what) != getattr(reference, what):
-                words = {"env": "environment", "horizon": "number of rounds", "replications": "number of replications"}[what]
-                raise ConfigError(
-                    f"{shown(first, 40)} and {shown(name, 40)} differ in their {words}; compare traces that share it."
-                )
+        _check_alike(f"{shown(first, 40)} and {shown(name, 40)}", reference, trace)
     return Comparison(dict(traces))
+
+
+def _check_alike(both: str, reference: Trace, trace: Trace) -> None:
+    """Refuse traces of which one has another environment, horizon or number of replications (`ConfigError`)."""
+    for what, words in (("env", "environment"), ("horizon", "number of rounds"), ("replications", "number of replications")):
+        if getattr(trace, what) != getattr(reference, what):
+            raise ConfigError(f"{both} differ in their {words}; compare traces that share it.")
+    if trace.replications < 2:
+        raise ConfigError("A comparison needs at least 2 replications; simulate with replications=100, for example.")
 
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
@@ -171,7 +179,7 @@ class Comparison:
     def _rows(self) -> list[list[str]]:
         lost = self.differences() if len(self.traces) > 1 else {}
         batches = self.summary("batches")
-        rows = [["", "regret", "95 % interval", "batches", f"against {self.names[0]}"]]
+        rows = [["", "regret", "95 % interval", "batches", f"against {self.names[0]}" if lost else ""]]
         for name, s in self.summary().items():
             d = lost.get(name)
             said = "" if d is None else f"{d.mean:+.4g} ({d.low:+.4g} to {d.high:+.4g}): {d.verdict}"
@@ -186,10 +194,8 @@ class Comparison:
             for row in rows
         ]
         trace = next(iter(self.traces.values()))
-        said = (
-            f"{trace.replications} replications of {trace.horizon} rounds; "
-            "intervals of the differences cover together with probability 95 %."
-        )
+        together = "; intervals of the differences cover together with probability 95 %" if len(self.traces) > 1 else ""
+        said = f"{counted(trace.replications, 'replication')} of {trace.horizon} rounds{together}."
         warned = [f"WARNING: {name}: {warning}" for name, trace in self.traces.items() for warning in trace.warnings]
         return "\n".join([line.rstrip() for line in lines] + [said] + warned)
 

@@ -110,6 +110,16 @@ def type_and_message(error: BaseException) -> str:
         return type(error).__name__
 
 
+def counted(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> from blts.errors import counted
+    >>> counted(1, "arm"), counted(3, "arm")
+    ('1 arm', '3 arms')
+    """
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name.
 
@@ -120,7 +130,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     Returns:
         A question with the closest known name, to append to a sentence; empty if none is close.
     """
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5) if isinstance(name, str) and len(name) < 1000 else []
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6) if isinstance(name, str) and len(name) < 1000 else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

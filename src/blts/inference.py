@@ -19,6 +19,7 @@ from .errors import ConfigError, whole
 from .grid import grid
 from .models.arms import arm_count, stack
 from .models.base import Model, require_model
+from .models.custom import described
 from .models.numpyro import NumPyro
 from .models.support import SUPPORTS, support_of_likelihood
 from .samplers import Chain, Sampler
@@ -128,7 +129,7 @@ class Posterior:
         n = len(self.rows.reward)
         named = (f"{name} has mean {short(x.mean(0))} and sd {short(x.std(0))}, " for name, x in self.parameters.items())
         lines = [
-            f"Posterior of {type(self.model).__name__} given {n} reward{'s' if n != 1 else ''}, by {self.belief}: "
+            f"Posterior of {described(self.model)} given {n} reward{'s' if n != 1 else ''}, by {self.belief}: "
             f"{len(self.draws)} draws.",
             f"{''.join(named)}the mean reward {self.mean_reward.mean():.4g} and {self.mean_reward.std():.4g}.",
         ]

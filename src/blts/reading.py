@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import ConfigError
+from .errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ MOST_ARMS = 30
 
 
 class Report(dict[str, Any]):
-    """What `Experiment.report` returns: a dictionary that JSON can hold, with `plot`.
+    """What `Experiment.report` returns: a dictionary that JSON can hold, with `plot`; printed, its arms and its recommendation.
 
     >>> from blts.live import Experiment
     >>> mail = Experiment.create("sqlite://", "mail", ["A", "B"], "conversions", batching="external", seed=3)
@@ -25,7 +25,24 @@ class Report(dict[str, Any]):
     >>> report = mail.report()
     >>> report["decisions"], [axes.get_title("left") for axes in report.plot().axes]
     (20, ['Mean reward', 'Allocation'])
+    >>> print(report)
+    mail: 20 decisions, 2 arms
+    A: 9 units, mean 0.0915 [0.0026, 0.309], P(best) below 0.001
+    B: 11 units, mean 0.923 [0.735, 0.998], P(best) above 0.999
+    Keep on: 'A' has 9 rewards, and 10 are needed of every arm.
     """
+
+    def __str__(self) -> str:
+        lines = [f"{self['name']}: {counted(self['decisions'], 'decision')}, {counted(len(self['arms']), 'arm')}"]
+        for arm in self["arms"][:MOST_ARMS]:
+            line = f"{arm['arm']}: {counted(arm['units'], 'unit')}"
+            if arm.get("posterior_low") is not None:
+                line += f", mean {arm['posterior_mean']:.3g} [{arm['posterior_low']:.3g}, {arm['posterior_high']:.3g}]"
+            if arm.get("p_best") is not None:
+                p = arm["p_best"]
+                line += f", P(best) {'below 0.001' if p < 0.001 else 'above 0.999' if p > 0.999 else f'{p:.3f}'}"
+            lines.append(line)
+        return "\n".join([*lines, self["recommendation"]])
 
     def plot(self) -> Picture:
         """The arms' mean rewards with their posterior intervals and P(best), and the allocation of every policy.

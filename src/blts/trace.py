@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import diagnosis, statistics
-from .errors import ConfigError
+from .errors import ConfigError, counted
 from .record import Concluded, Diagnostics, Record
 
 if TYPE_CHECKING:
@@ -350,7 +350,7 @@ class Trace:
         spread = f" ± {s['regret_sd']:.2f} (standard error {s['regret_se']:.2f})" if self.replications > 1 else ""
         said = ["", *([self.chains] if self.chains else []), *(f"WARNING: {warning}" for warning in self.warnings)]
         return (
-            f"{self.replications} replications of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
+            f"{counted(self.replications, 'replication')} of {self.horizon} rounds: regret {s['regret_mean']:.2f}{spread}, "
             f"{s['batches_mean']:.1f} batches, a best action in {100 * s['best_share_mean']:.0f} % of rounds."
             f"{self._concluded_in_words(s)}{' '.join(said)}"
         )

@@ -279,3 +279,16 @@ def test_the_program_itself():
 def test_the_runner_raises_what_main_turns_into_a_sentence():
     with pytest.raises(BltsError):
         blts("simulate", "--env", "gausian")
+
+
+def test_one_replication_has_no_spread():
+    printed = blts("simulate", "--horizon", "20", "--replications", "1")
+    assert "nan" not in printed
+    assert "1 replication of 20 rounds" in printed
+
+
+def test_an_effect_may_be_in_percentage_points(capsys):
+    from blts.cli.plan import _number
+
+    assert (_number("5%"), _number("0.05"), _number(" 2 ")) == (0.05, 0.05, 2.0)
+    one_sentence(refused(capsys, "plan", "--model", "conversions", "--base", "20%", "--effect", "much"))

@@ -204,7 +204,7 @@ def test_no_decisions_are_no_success():
             run(*command)
     assert answer("verify", "mail")["verified"]
     refused = " ".join(run("refresh", "shop", code=3).split())
-    assert refused == "Not refreshed: batch 1 is still open after 0 decisions."
+    assert refused == "Not refreshed: batch 1 is still open after 0 decisions. `--force` closes it now."
     run("pause", "shop")
     run("stop", "shop", "--promote", "B")
     assert {d["arm"] for d in asked(3, "shop")} == {"B"}  # it was paused, and is stopped now

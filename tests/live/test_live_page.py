@@ -61,6 +61,7 @@ def test_a_page_says_what_the_report_says_and_needs_no_other_file(tmp_path):
     [
         ((0.5, 0.25, 1.0), "earned 0.5 [0.25, 1] a unit more than equal"),
         ((-0.5, -1.0, 0.25), "earned 0.5 [-0.25, 1] a unit less than equal"),
+        ((0.5, None, None), "earned 0.5 a unit more than equal shares would have, of which no interval can be given yet."),
     ],
 )
 def test_a_loss_is_not_called_a_gain(tmp_path, gain, words):

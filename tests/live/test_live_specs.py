@@ -146,7 +146,12 @@ def test_durations_in_words():
     metric = {"name": "refunds", "model": "conversions", "window": "2 days"}
     spec = Spec.of(["A", "B"], "conversions", window="6h", refresh_seconds="30min", metrics=[metric])
     assert (spec.window, spec.refresh_seconds, spec.metrics[0].window) == (21600.0, 1800.0, 172800.0)
-    for wrong in ({"window": "6 weeks"}, {"window": "-1d"}, {"refresh_seconds": "often"}, {"metrics": [metric | {"window": "d"}]}):
+    for wrong in (
+        {"window": "6 fortnights"},
+        {"window": "-1d"},
+        {"refresh_seconds": "often"},
+        {"metrics": [metric | {"window": "d"}]},
+    ):
         with pytest.raises(ConfigError, match="such as 30min, 6h or 1d"):
             Spec.of(["A", "B"], "conversions", **wrong)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from blts import Bandit
 from blts.errors import ConfigError
 from blts.models import (
     Bernoulli,
@@ -135,3 +136,35 @@ def test_without_numpyro_the_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ConfigError, match=r'pip install "blts\[numpyro\]"'):
         from_numpyro(laplace_law, normal_prior, loc=0.0)
+
+
+def bell(theta):
+    return -0.5 * theta[0] ** 2
+
+
+def test_a_function_that_reads_beyond_theta_is_refused():
+    """JAX gives the last coordinate for it, so that the model was another one without a word."""
+    beyond = lambda theta, reward: -((reward - theta[1]) ** 2)  # noqa: E731
+    with pytest.raises(ConfigError, match=r"log_likelihood reads what does not exist \(index 1 .*give dim=…"):
+        from_functions(bell, beyond, L=1.0, init=standard)
+    assert from_functions(bell, beyond, L=1.0, dim=2, init=lambda key: jax.random.normal(key, (2,))).dim == 2
+    last = lambda theta, reward: -((reward - theta[-1]) ** 2)  # noqa: E731
+    assert from_functions(bell, last, L=1.0, init=standard).dim == 1
+
+
+def test_a_model_that_cannot_draw_says_what_it_lacks():
+    model = from_functions(bell, lambda theta, reward: -((reward - theta[0]) ** 2), L=1.0, init=standard, arms=2)
+    with pytest.raises(ConfigError, match=r"from_functions\(bell, <lambda>\) cannot draw rewards; give from_functions .*sample="):
+        Bandit(model)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones():
+    with pytest.raises(ConfigError, match=r"argument 'sd'\. It takes .*scale.*; or use with_sd\(sd=…\)\."):
+        Laplace(sd=0.8)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"argument 'scale'\. It takes .*sd"):
+        Gaussian(scale=0.8)  # type: ignore[call-arg]
+
+
+def test_what_numpyro_refuses_is_one_sentence():
+    with pytest.raises(ConfigError, match="from_numpyro: Normal distribution got invalid scale parameter, at a prior draw"):
+        from_numpyro(lambda c: dist.Normal(c, 0.0), {"c": dist.Normal(0.0, 1.0)})

@@ -38,13 +38,14 @@ def scores(*levels: float) -> list[np.ndarray]:
 @pytest.mark.parametrize(
     ("gap", "expect", "verdict", "words"),
     [
-        (0.0, "same", "not contradicted", "not told apart in 1 of 1"),
+        (0.0, "same", "not told apart", "not told apart in 1 of 1"),
         (2.0, "same", "contradicted in 1 of 1", "higher in 1 of 1"),
         (-2.0, "same", "contradicted in 1 of 1", "lower in 1 of 1"),
         (2.0, "higher", "borne out", "higher in 1 of 1"),
         (-2.0, "higher", "contradicted in 1 of 1", "lower in 1 of 1"),
-        (0.0, "higher", "borne out in 0 of 1, open in the others", "not told apart"),
-        (-2.0, "no higher", "not contradicted", "lower in 1 of 1"),
+        (0.0, "higher", "not told apart", "not told apart"),
+        (0.0, "no higher", "not told apart", "not told apart"),
+        (-2.0, "no higher", "borne out", "lower in 1 of 1"),
         (2.0, "no higher", "contradicted in 1 of 1", "higher in 1 of 1"),
     ],
 )
@@ -62,6 +63,50 @@ def test_a_claim_is_judged_by_the_data(gap, expect, verdict, words):
     mean, low, high = map(float, numbers.groups())
     assert mean == pytest.approx(float((ours - theirs).mean()), abs=0.01)
     assert (low > 0 or high < 0) == ("told apart" not in found.sentence)  # one procedure
+
+
+@pytest.mark.parametrize(
+    ("gap", "expect", "margin", "verdict"),
+    [
+        (0.0, "same", 1.0, "borne out within ±1.0"),
+        (0.0, "same", 0.1, "not told apart"),  # the interval is wider than that
+        (0.8, "same", 2.0, "borne out within ±2.0"),  # told apart, and small
+        (2.0, "same", 1.0, "contradicted in 1 of 1"),
+        (0.0, "same", "10%", "borne out within ±10%"),
+        (0.0, "same", "0.1%", "not told apart"),
+        (0.0, "no higher", 1.0, "borne out within 1.0"),
+        (2.0, "no higher", 1.0, "contradicted in 1 of 1"),
+        (-2.0, "no lower", 1.0, "contradicted in 1 of 1"),
+        (0.8, "no higher", 1.0, "not told apart"),
+    ],
+)
+def test_equality_is_shown_within_a_margin_and_not_by_an_interval_around_zero(gap, expect, margin, verdict):
+    ours, theirs = scores(10.0 + gap, 10.0)
+    asked = {"find": "difference", "of": {"agent": "a"}, "than": {"agent": "b"}, "expect": expect, "claim": "c", "margin": margin}
+    outcome = outcome_of([({"agent": "a"}, {"regret": ours}), ({"agent": "b"}, {"regret": theirs})], findings=(asked,))
+    (found,) = findings(outcome)
+    assert found.verdict == verdict
+    assert found.holds is {"b": True, "n": None, "c": False}[verdict[0]]
+
+
+def test_identical_runs_are_the_same_without_a_margin():
+    (same,) = scores(1.0)
+    asked = {"find": "difference", "of": {"agent": "a"}, "than": {"agent": "b"}, "expect": "same", "claim": "c"}
+    (found,) = findings(outcome_of([({"agent": "a"}, {"regret": same}), ({"agent": "b"}, {"regret": same})], findings=(asked,)))
+    assert (found.verdict, found.holds) == ("borne out", True)
+
+
+def test_a_short_sentence_has_the_extremes_of_many_differences():
+    levels = scores(*(float(i) for i in range(6)), 10.0)
+    named = [({"agent": "a", "size": i}, {"regret": x}) for i, x in enumerate(levels[:6])] + [
+        ({"agent": "b"}, {"regret": levels[6]})
+    ]
+    (found,) = findings(outcome_of(named, findings=({"find": "difference", "of": {"agent": "a"}, "than": {"agent": "b"}},)))
+    assert found.short.startswith("A has a lower regret at T than b in all 6 comparisons (least size = 5: ")
+    assert "; most size = 0: " in found.short
+    assert "size = 2" not in found.short
+    assert found.measured.startswith("lower in 6 of 6 (least size = 5: ")
+    assert "size = 2" in found.sentence  # the study's section has all
 
 
 def test_conditions_are_compared_with_what_is_otherwise_alike():
@@ -119,7 +164,18 @@ def test_means_that_cannot_be_of_the_stated_runs():
         ({"find": "printed", "of": {}}, "a 'printed' has no 'of'; it takes metric"),
         ({"find": "difference", "of": {"agent": "a"}}, "needs the tables of and than"),
         ({"find": "difference", "of": {}, "than": {"agent": "a"}, "claim": "x"}, "a claim needs expect"),
-        ({"find": "difference", "of": {}, "than": {"agent": "a"}, "claim": "x", "expect": "equal"}, "a claim needs expect"),
+        (
+            {"find": "difference", "of": {}, "than": {"agent": "a"}, "claim": "x", "expect": "equal"},
+            "expect must be one of .* got 'equal'",
+        ),
+        (
+            {"find": "difference", "of": {}, "than": {"agent": "a"}, "claim": "x", "expect": "same", "margin": "wide"},
+            "margin must be",
+        ),
+        (
+            {"find": "difference", "of": {}, "than": {"agent": "a"}, "claim": "x", "expect": "higher", "margin": 1.0},
+            "a margin goes with",
+        ),
         ({"find": "difference", "of": {}, "than": {"agent": "nobody"}}, r"No condition matches than = \{'agent': 'nobody'\}"),
         ({"find": "printed", "metric": "regrets"}, "Did you mean 'regret'"),
     ],

@@ -103,9 +103,23 @@ def test_every_printed_number_has_a_condition():
 
 # Bad input
 
+FINDING = """[[findings]]
+find = "difference"
+metric = "regret"
+of = { agent = "ucb1" }
+than = { agent = "exact-ts" }
+claim = "Nobody loses more than 'exact-ts' does."
+expect = "equal"
+
+"""
+
+
 BAD = {
     "not TOML": ("x = = 1", "is not valid TOML: Invalid value (at line 1"),
     "unknown field": (TOML.replace("replications", "replicatons"), "line 3: A study has no field 'replicatons'. Did you"),
+    "a condition's name": (TOML.replace("horizon = 12", "horizons = 12"), "no option 'horizons'. Did you mean 'horizon'?"),
+    "expectation": (TOML + FINDING, "line 20: findings: expect must be one of same, higher, lower, no higher"),
+    "nobody": (TOML + FINDING.replace("ucb1", "ucb2").replace("equal", "same"), "line 17: No condition matches of = {'agent': 'u"),
     "too few": (TOML.replace("replications = 8", "replications = 1"), "line 3: replications must be a whole number ≥ 2; got 1."),
     "no conditions": ("replications = 4", "line 1: A study needs conditions"),
     "conditions not tables": ('conditions = "all"', "line 1: conditions must be a list of tables"),

@@ -111,8 +111,8 @@ class Clocked(Asking):
         require_part("Clocked: scheme", self.scheme, Batching, "Fixed(10)")
         if not self.scheme.by_rounds:
             raise ConfigError(
-                f"Clocked: the batches of {type(self.scheme).__name__} depend on plays, and no agent knows those of others before "
-                "they are exchanged; use PlaysDoubled(), PrecisionGrown(…), or a scheme of rounds such as Fixed(10)."
+                f"Exchanges: the batches of {type(self.scheme).__name__} depend on plays, and no agent knows those of others "
+                "before they are exchanged; use PlaysDoubled(), a Determinant, or a scheme of rounds such as Fixed(10)."
             )
 
     def __str__(self) -> str:

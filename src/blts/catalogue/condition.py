@@ -14,6 +14,9 @@ from ..problems import Problem
 from ..simulation import LONGEST
 from .setting import Setting
 
+CONDITION = ("env", "agent", "batching", "prior", "horizon", "drawn", "batch_size", "stop", "times")
+"""Names of a condition that are no options of its parts."""
+
 
 class Condition(NamedTuple):
     """The arguments of `simulate`, built from names."""
@@ -144,7 +147,7 @@ def sorted_options(
     for name, value in options.items():
         owner = next((kind for kind in kinds if name in entries[kind].options()), None)
         if owner is None:
-            hint = did_you_mean(name, [option for kind in kinds for option in entries[kind].options()])
+            hint = did_you_mean(name, [*CONDITION, *(option for kind in kinds for option in entries[kind].options())])
             have = "; ".join(f"the {kind} {e.name!r} has {', '.join(e.options()) or 'none'}" for kind, e in entries.items())
             raise ConfigError(f"There is no option {name!r}.{hint} Options: {have}.")
         chosen[owner][name] = value

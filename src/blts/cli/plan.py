@@ -18,7 +18,7 @@ def command(
     base: Annotated[
         str, typer.Option(help="What an arm earns: 0.1 (conversions), 2.5 (counts), 50±20 (numbers), 0.1x40±15 (revenue).")
     ],
-    effect: Annotated[float, typer.Option(help="The smallest difference of means that matters, in units of the reward.")],
+    effect: Annotated[str, typer.Option(help="The smallest difference of means that matters, in units of the reward.")],
     model: Annotated[
         str | None, typer.Option(help="conversions, counts, numbers or revenue; a reward model of `blts list`; or module:Name.")
     ] = None,
@@ -47,6 +47,7 @@ def command(
         raise ConfigError("A plan needs --model, such as conversions, or --spec.")
     if arms is not None and not 2 <= arms <= len(string.ascii_uppercase):
         raise ConfigError(f"arms must be a number from 2 to {len(string.ascii_uppercase)}; got {arms}.")
+    gap = _number(effect)
     live = library()
     labels = list(string.ascii_uppercase[: arms or 2])
     read = live.Spec.read(spec) if spec is not None else live.Spec.of(labels, model, sampler or "top-two", batching or "doubling")
@@ -55,12 +56,19 @@ def command(
 
         svg_path(figure)
     announce("Rehearsing experiments of growing size …")
-    found = live.plan(
-        read, base, effect, power=power, per_day=per_day, delay=delay, most=most, replications=replications, seed=seed
-    )
+    found = live.plan(read, base, gap, power=power, per_day=per_day, delay=delay, most=most, replications=replications, seed=seed)
     if figure is not None:
         found.figure(figure)
     if as_json:
         print_json(found.to_dict() | ({} if figure is None else {"figure": str(figure)}))
     else:
         say(str(found), wrap=False)
+
+
+def _number(effect: str) -> float:
+    """A number, or percentage points of a rate: "5%" is 0.05."""
+    try:
+        text = effect.strip()
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise ConfigError(f'effect must be a number such as 0.05 or "5%" (percentage points of a rate); got {effect!r}.') from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ConfigError
+from ..errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from ..catalogue import Condition
@@ -115,6 +115,11 @@ def options_of(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
+def _cell(value: float) -> str:
+    """A number of the table; a dash where one replication has no spread."""
+    return "–" if math.isnan(value) else f"{value:.2f}"
+
+
 def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -122,7 +127,7 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     summary, names, contextual = trace.summary(), chosen.names, chosen.world == "contextual"
     console = Console()
     console.print(f"[bold]{names['agent']}[/] on [bold]{names['env']}[/], {names['batching']} batching, {names['prior']} prior")
-    console.print(f"{trace.replications} replications of {trace.horizon} rounds, seed {seed}", style="dim")
+    console.print(f"{counted(trace.replications, 'replication')} of {trace.horizon} rounds, seed {seed}", style="dim")
     if contextual:  # agents that differ in their temperature alone have the same name
         console.print(str(chosen.agent).splitlines()[0], style="dim", markup=False)
     table = Table(box=None, pad_edge=False, header_style="dim")
@@ -136,7 +141,7 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
         ("reward", "reward a round", 1),
         *CONCLUSIONS[: (0 if trace.concluded is None else 5 if "stop" in names else 2)],
     ):
-        table.add_row(label, *(f"{unit * summary[f'{name}_{part}']:.2f}" for part in ("mean", "sd", "se")))
+        table.add_row(label, *(_cell(unit * summary[f"{name}_{part}"]) for part in ("mean", "sd", "se")))
     console.print(table)
     if contextual:  # a few runs that never recover are not seen in a mean
         console.print(f"Regret: median {summary['regret_median']:.2f}, 95 % quantile {summary['regret_q95']:.2f}")

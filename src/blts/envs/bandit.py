@@ -14,7 +14,8 @@ from .._module import array, module, short, static
 from .._typing import Array, Float, Numbers
 from ..arrays import pick
 from ..declared import fact, provides, rests_on, why_lost
-from ..errors import ConfigError, require_object
+from ..errors import ConfigError, counted, require_object
+from ..models.custom import cannot_draw
 from ..models.support import support_of_samples
 from .base import Env, Step, gaps_of
 
@@ -49,8 +50,7 @@ class Bandit(Env):
     def check(self):
         require_object("Bandit: model", self.model, ("mean_reward", "init", "dim"), "Gaussian()")
         if not provides(self.model, "sample"):
-            why = why_lost(self.model, "sample") or "give it a method sample(key, theta, obs, action)."
-            raise ConfigError(f"Bandit: {type(self.model).__name__} cannot draw rewards; {why}")
+            raise ConfigError(f"Bandit: {cannot_draw(self.model)}")
         models.require_model("Bandit", self.model)
         arms = self.arms or models.arm_count(self.model)
         if self.theta is not None:
@@ -106,7 +106,7 @@ class Bandit(Env):
         kind = "A bandit" if self.pays_as_model else f"{type(self).__name__}, changed from a bandit"
         if self.theta is None:
             return f"{kind} of {self.actions} arms drawn from the prior for each replication. {self.model}"
-        return f"{kind} of {self.actions} arms with mean rewards {short(np.asarray(_means(self)))}."
+        return f"{kind} of {counted(self.actions, 'arm')} with mean rewards {short(np.asarray(_means(self)))}."
 
     @property
     def actions(self) -> int:

@@ -13,8 +13,9 @@ from .._module import module, short, static
 from .._typing import Array, Float, Int, PRNGKey, Tree
 from ..arrays import pick
 from ..contexts import Context, Features
-from ..declared import fact, provides, rests_on, why_lost
+from ..declared import fact, provides, rests_on
 from ..errors import ConfigError, type_and_message
+from ..models.custom import cannot_draw
 from ..models.drawing import mean_rewards, prior_draws
 from ..models.support import support_of_samples
 from .base import Env, Step
@@ -67,8 +68,7 @@ class Contextual(Env):
         if not self.model.contextual:
             raise ConfigError(f"Contextual: {name} has no contexts; use Bandit, or a model such as Linear without alpha.")
         if not provides(self.model, "sample"):
-            why = why_lost(self.model, "sample") or "give it a method sample(key, theta, obs, action)."
-            raise ConfigError(f"Contextual: {name} cannot draw rewards; {why}")
+            raise ConfigError(f"Contextual: {cannot_draw(self.model)}")
         object.__setattr__(self, "contexts", _source(self.contexts))
         shown = self._shapes()
         self._check_theta()

@@ -28,6 +28,15 @@ class Drifted(NamedTuple):
     means: Float[Array, " arms"]
 
 
+INSIDE = {
+    "binary": "limits that they can have, such as low=0.01, high=0.99",
+    "positive": "limits that they can have, such as low=0.1",
+    "nonnegative": "limits that they can have, such as low=0.1",
+    "count": "limits that they can have, such as low=0.1",
+}
+"""Limits that means of rewards with a support can have."""
+
+
 @module
 class Drifting(Env):
     """A bandit whose means change from round to round, by a drift such as `RandomWalk`, `AbruptChanges` or `Seasonal`.
@@ -64,7 +73,7 @@ class Drifting(Env):
             if not self._possible(limit):
                 raise ConfigError(
                     f"Drifting: means between {limits[0]:g} and {limits[1]:g} are not all possible for {name} rewards; give the "
-                    "drift other limits."
+                    f"drift {INSIDE.get(str(model.support), 'other limits')}."
                 )
 
     def _possible(self, mean: float) -> bool:

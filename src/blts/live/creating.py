@@ -27,6 +27,8 @@ def create(
 ) -> Session:
     """A new experiment, or the one that the same call made before."""
     check_text("An experiment's name", name)
+    if "://" in name:
+        raise ConfigError(f"An experiment's name cannot be a database URL, which comes first; got {name!r}.")
     database, stated = url if isinstance(url, Database) else Database(url), spec.seed is not None
     with database.read() as c:
         row = _row(c, name)

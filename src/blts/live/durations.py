@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 
 from ..errors import ConfigError
 
-UNITS = {1.0: "s sec second seconds", 60.0: "m min minute minutes", 3600.0: "h hour hours", 86400.0: "d day days"}
+UNITS = {
+    1.0: "s sec second seconds",
+    60.0: "m min minute minutes",
+    3600.0: "h hour hours",
+    86400.0: "d day days",
+    604800.0: "w week weeks",
+}
 SECONDS = {"": 1.0} | {name: size for size, names in UNITS.items() for name in names.split()}
 NUMBER = r"\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
 
 
 def seconds_of(what: str, given: object) -> float:
-    """A duration such as "6h", "30 min" or a number of seconds; `ConfigError` where it is none."""
-    if isinstance(given, int | float) and not isinstance(given, bool):
+    """A duration such as "6h", "30 min", a `timedelta` or a number of seconds; `ConfigError` where it is none."""
+    if isinstance(given, datetime.timedelta):
+        seconds = given.total_seconds()
+    elif isinstance(given, int | float) and not isinstance(given, bool):
         seconds = float(given)
     else:
         found = re.fullmatch(rf"{NUMBER}([a-z]*)\s*", str(given))

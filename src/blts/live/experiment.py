@@ -14,7 +14,7 @@ from typing import Any
 
 from ..agents import Agent, Belief
 from ..batching import Batching
-from ..errors import BltsError, ConfigError
+from ..errors import BltsError, ConfigError, shown
 from ..models import Model
 from ..reading import Report
 from ..samplers import Chain
@@ -216,7 +216,7 @@ class Experiment(Pages, Marked):
         """Record rewards, or values of a metric. Nothing raises for a bad row: the answer says what became of each.
 
         Args:
-            rewards: (decision id, reward) pairs, or mappings with "reward" and "decision_id" or "unit".
+            rewards: pairs of a decision, or its id, and a reward, or mappings with "reward" and "decision_id" or "unit".
             request_id: any text; the same request again changes nothing.
             unit: with `reward`, short for one row about a unit.
             reward: of that unit.
@@ -225,8 +225,10 @@ class Experiment(Pages, Marked):
         Returns:
             How many rows were accepted, and what became of the others.
         """
-        if not isinstance(rewards, Iterable):
-            raise ConfigError("tell takes a list of rows, each a decision id and a reward.")
+        if not isinstance(rewards, Iterable) or isinstance(rewards, str | bytes | Mapping):
+            raise ConfigError(
+                f"tell takes a list of rows, each a decision id and a reward, such as [(decision.id, 1.0)]; got {shown(rewards)}."
+            )
         rows = list(rewards) if unit is None else [*rewards, {"unit": unit, "reward": reward}]
         if metric is not None:
             return measuring.tell(self.session, rows, metric, request_id)

@@ -173,7 +173,8 @@ def _health(report: dict[str, Any]) -> list[str]:
         if gain["per_unit"] < 0:
             turned = {"value": gain["per_unit"], "low": gain["high"], "high": gain["low"]}
             value, more = {key: None if x is None else -x for key, x in turned.items()}, "less"
-        lines.append(f"The allocation earned {_interval(value)} a unit {more} than equal shares would have.")
+        unknown = "" if value["low"] is not None else ", of which no interval can be given yet"
+        lines.append(f"The allocation earned {_interval(value)} a unit {more} than equal shares would have{unknown}.")
     theory = [report["outside_theory"]] if report["outside_theory"] else []
     return [*lines, *([report["chains"]] if report["chains"] else []), *theory]
 

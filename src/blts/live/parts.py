@@ -175,7 +175,7 @@ def part_of(kind: str, given: object) -> Part:
     if kind == "model":
         return Part(model_named(name), options, said=said)
     if name != EXTERNAL:
-        registry.find(kind, name)
+        batching_named(name)
     elif options:
         raise ConfigError(f"The batching {EXTERNAL!r} has no options.")
     return Part(name, options, said=said)
@@ -197,6 +197,14 @@ def with_one_theta(agent: Agent, features: Features) -> Agent:
         raise ConfigError(f"shared=True is for Thompson sampling; {type(agent).__name__} has no θ to share.")
     first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:1], agent.model)
     return Thompson(first, agent.belief, agent.actions, shared=True, features=features)
+
+
+def batching_named(name: str) -> registry.Entry:
+    """The registered scheme of a name, or of one of `BATCHINGS` (`UnknownName` where there is none)."""
+    try:
+        return registry.find("batching", BATCHINGS.get(name, name))
+    except UnknownName:
+        raise UnknownName("batching", name, {*BATCHINGS, *registry.entries("batching"), EXTERNAL}) from None
 
 
 def model_named(name: str) -> str:

@@ -91,7 +91,8 @@ def _beta(rate: Any, sd: float | None) -> tuple[float, float]:
     if isinstance(rate, tuple):
         low, high = _ends(rate)
         if not 0 < low < high < 1:
-            raise ConfigError(f"Rates are between 0% and 100%; got {low:g} to {high:g}.")
+            percent = f'; for percentages write "{low:g}% to {high:g}%"' if 1 <= high <= 100 else ""
+            raise ConfigError(f"Rates are between 0% and 100%; got {low:g} to {high:g}{percent}.")
         return _beta_of_interval(low, high)
     mean, sd = _mean_sd(Said(rate, sd))
     if not 0 < mean < 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,15 +173,20 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
         entry = experiment.policy(version)
     learned = sum(n for label, n in entry["n"].items() if label in current.labels)
     law = allocation(current)
-    plays = (
-        "" if np.isnan(law).any() else f"; it plays {current.labels[int(law.argmax())]!r} most, with probability {law.max():.2g}"
-    )
+    plays = "" if np.isnan(law).any() else f"; it plays {_most_played(current.labels, law)}"
     of = f"{learned} rewards of active arms, this report from {rewards}"
     if (forget := experiment.spec.forget) is not None:
         of += f": it forgets decisions older than {in_words(forget)}, and estimates, posterior and recommendation here do not"
     if experiment.spec.delay is not None:
         of += ": it weighs silence by its age, and estimates, posterior and recommendation here await the ends of windows"
     return f"The policy in use (version {current.version}) has learned from {of}{plays}."
+
+
+def _most_played(labels: Sequence[str], law: np.ndarray) -> str:
+    """Which arm has the largest probability, or that none has."""
+    if np.ptp(law) < 1e-6:
+        return "all active arms with the same probability"
+    return f"{labels[int(law.argmax())]!r} most, with probability {law.max():.2g}"
 
 
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:

@@ -28,7 +28,7 @@ def check_settings(spec: Spec) -> None:
     number("floor", lambda x: 0 <= x < 1, "a probability below 1")
     number("control_share", lambda x: 0 <= x < 1, "a probability below 1")
     number("burn_in", lambda x: 0 <= x < 2**31, "a whole number of units ≥ 0", whole=True)
-    number("window", lambda x: x >= 0, "a number of seconds ≥ 0", optional=True)
+    number("window", lambda x: x >= 0, 'a number of seconds ≥ 0, or a duration such as "1d"', optional=True)
     number("refresh_rewards", lambda x: x >= 1, "a whole number ≥ 1", whole=True, optional=True)
     number("refresh_seconds", lambda x: x > 0, "a number of seconds > 0", optional=True)
     number("forget", lambda x: x > 0, "a number of seconds > 0", optional=True)

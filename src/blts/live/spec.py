@@ -9,6 +9,7 @@ import pathlib
 import secrets
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import jax.numpy as jnp
@@ -64,9 +65,9 @@ READ: dict[str, Callable[[Any], Any]] = {
     "arm_features": lambda given: features_of(given, "arm_features"),
     "metrics": metrics_of,
     "stop": rule_of,
-    "window": lambda given: seconds_of("window", given) if isinstance(given, str) else given,
-    "refresh_seconds": lambda given: seconds_of("refresh_seconds", given) if isinstance(given, str) else given,
-    "forget": lambda given: seconds_of("forget", given) if isinstance(given, str) else given,
+    "window": lambda given: seconds_of("window", given) if isinstance(given, str | timedelta) else given,
+    "refresh_seconds": lambda given: seconds_of("refresh_seconds", given) if isinstance(given, str | timedelta) else given,
+    "forget": lambda given: seconds_of("forget", given) if isinstance(given, str | timedelta) else given,
     "privacy": privacy_of,
 }
 """Settings that are written as tables, or as durations such as "1d"."""
@@ -431,6 +432,8 @@ class Spec:
             data = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
         except OSError as error:
             raise ConfigError(f"The specification {path} cannot be read ({error.strerror}).") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"The specification {path} is not text in UTF-8.") from None
         except (ValueError, RecursionError) as error:  # NUL in the path, or a text that is not TOML, JSON or UTF-8
             raise ConfigError(f"The specification {path} is not valid {path.suffix.lstrip('.') or 'JSON'}: {error}.") from None
         return from_mapping(data)
@@ -438,6 +441,12 @@ class Spec:
 
 def from_mapping(data: object) -> Spec:
     """A specification from what a TOML or JSON file holds."""
-    if not isinstance(data, dict) or "arms" not in data or "model" not in data:
+    if not isinstance(data, dict):
         raise ConfigError('A specification is a table with at least "arms" and "model".')
+    if lacks := [name for name in ("arms", "model") if name not in data]:
+        hint = did_you_mean(lacks[0], data)
+        raise ConfigError(
+            f'A specification is a table with at least "arms" and "model"; this one has no {lacks[0]!r}.'
+            + hint.replace("Did you mean", "Is it meant by")
+        )
     return Spec.of(**data)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from ..errors import ConfigError, UnknownName, shown, whole
 from ..models import Model
 from . import aggregate, entries, ledger
-from .answers import Told
+from .answers import Decision, Told
 from .asking import units_of
 from .checks import check_reason, check_text, outside
 from .database import DbRow
@@ -271,7 +271,8 @@ def parse(row: object, code: str, model: Model) -> ParsedRow:
     """Read one row of `tell`, whatever it is.
 
     Args:
-        row: a (decision id, reward) pair, a mapping with "reward" and "decision_id" or "unit", or anything else.
+        row: a (decision id, reward) pair, also with the decision itself, a mapping with "reward" and "decision_id" or "unit", or
+            anything else.
         code: what the ids of this experiment's decisions begin with.
         model: what the reward must be possible under.
 
@@ -288,6 +289,8 @@ def parse(row: object, code: str, model: Model) -> ParsedRow:
             decision, reward = row  # type: ignore[misc]
         except (TypeError, ValueError):
             return ParsedRow(_shown(row), None, math.nan, "a row is a decision id and a reward", True)
+        if isinstance(decision, Decision):
+            decision = decision.id
     number, invalid = _number(reward)
     if invalid is None:
         invalid = outside(model, number)

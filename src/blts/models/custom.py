@@ -17,6 +17,7 @@ from .. import _random
 from .._module import short
 from .._typing import Array, Theta, Tree
 from ..compilation import keep_programs
+from ..declared import why_lost
 from ..errors import ConfigError, whole
 from .arms import arm_count, stack
 from .checks import check_density
@@ -62,6 +63,21 @@ class Custom:
     def noun(self) -> str:  # type: ignore[override]
         first, second = (short(getattr(self, name)) for name in self.parts)
         return f"rewards by {self.maker}({first}, {second})"
+
+
+def described(model: Any) -> str:
+    """What a model is called in a message: its class, or how it was made of functions."""
+    if not isinstance(model, Custom):
+        return type(model).__name__
+    return f"{model.maker}({', '.join(short(getattr(model, name)) for name in model.parts)})"
+
+
+def cannot_draw(model: Any) -> str:
+    """Why a model without `sample` cannot be simulated, and what to do."""
+    remedy = "give it a method sample(key, theta, obs, action)."
+    if isinstance(model, Custom):
+        remedy = f"give {model.maker} a function sample=… that draws one."
+    return f"{described(model)} cannot draw rewards; {why_lost(model, 'sample') or remedy}"
 
 
 def reserved(name: str) -> str:
@@ -118,6 +134,10 @@ def traceable(maker: str) -> Iterator[None]:
             f"{maker}: your functions are traced by JAX, so they cannot branch on θ or a reward, nor make Python numbers of them; "
             "use jnp.where in place of if, and jax.numpy in place of math."
         ) from None
+    except ValueError as error:
+        if "distribution got invalid" not in str(error):  # NumPyro's words for a parameter out of range
+            raise
+        raise ConfigError(f"{maker}: {str(error).rstrip('.')}, at a prior draw.") from None
 
 
 def each_arm(function: Callable, model: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from .. import _random
 from .._module import array, module, positive, static
-from .._typing import Array, Numbers
+from .._typing import Array, Numbers, Row
 from ..declared import rests_on
 from ..errors import ConfigError, whole
 from .arms import arm_count, first_arm, stack
@@ -110,7 +111,8 @@ def from_functions(
     Args:
         log_prior: `log_prior(theta, **hyper)`.
         log_likelihood: `log_likelihood(theta, reward, **hyper)`.
-        L: the curvature of one reward in θ, an input of Algorithm 1: a number, or one for each coordinate.
+        L: the curvature of one reward in θ, about -∂² log p/∂θ² of a typical reward: a number, or one for each coordinate. Where
+            a density has kinks, as Laplace's, take 1/scale². Steps use the curvature at the mode, so it need not be exact.
         dim: the length of θ.
         mean_reward: `mean_reward(theta, **hyper)`; θ[0] where it is left out.
         init: `init(key, **hyper)`, a draw from the prior. Where it is left out, 1024 Metropolis-adjusted Langevin
@@ -198,7 +200,33 @@ def from_functions(
                     f"{maker}: log_prior could not be sampled, perhaps because it is not a proper density; give init=…."
                 )
             model = dataclasses.replace(model, draws=np.asarray(draws))
-        return finished(maker, model, arms)
+        made = finished(maker, model, arms)
+    _check_indices(made)
+    return made
+
+
+def _check_indices(model: Functions) -> None:
+    """Refuse functions that read θ beyond its end, for which JAX gives the last coordinate: NumPy says so."""
+    single, obs = first_arm(model), model.example()
+    theta: Any = np.zeros(model.dim)
+    nothing: Any = np.zeros((), np.int32)
+    one: Any = np.ones(())
+    calls = {
+        "log_prior": lambda: single.log_prior(theta),
+        "log_likelihood": lambda: single.log_likelihood(theta, Row(obs, nothing, one)),
+        "mean_reward": lambda: single.mean_reward(theta, obs, nothing),
+    }
+    for name, call in calls.items():
+        try:
+            with np.errstate(all="ignore"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                call()
+        except IndexError as error:
+            raise ConfigError(
+                f"from_functions: {name} reads what does not exist ({error}); θ has dim = {model.dim} coordinate(s), give dim=…."
+            ) from None
+        except Exception:  # NumPy can do less than JAX, which has run the function
+            pass
 
 
 def _check_at_zero(model: Functions) -> None:

@@ -11,6 +11,7 @@ from ..statistics import UNKNOWN, Difference
 from ..studies.spec import Condition
 from .comparing import Agreement, agreement, totals
 from .growth import FASTER
+from .judging import UNTOLD, holds, judged
 from .outcome import PROBLEM, Measured, Outcome, matches
 from .tables import differences, label_names
 from .words import METRICS, capital, decimals, fixed, interval, listed, metric_of
@@ -35,9 +36,7 @@ class Finding(NamedTuple):
     @property
     def holds(self) -> bool | None:
         """Whether the results speak for the claim (True) or against it (False); None where they leave it open."""
-        if "contradicted" in self.verdict and not self.verdict.startswith("not"):
-            return False
-        return True if self.verdict in ("borne out", "not contradicted") else None
+        return holds(self.verdict)
 
 
 def findings(outcome: Outcome) -> list[Finding]:
@@ -84,58 +83,58 @@ def difference(outcome: Outcome, asked: Condition) -> Finding:
         left = f"the others ({left})" if of else "the others"
     counts = [f"{verdict} in {len(some)} of {len(found)} ({'; '.join(some)})" for verdict, some in told.items()]
     sentence = f"{capital(quantity.words)} with simultaneous 95 % intervals, {left} less {right}: {', '.join(counts)}."
-    verdict = _judged(asked.get("expect"), [d for _, _, d in found])
+    verdict = judged(asked.get("expect"), asked.get("margin"), found, metric, quantity.scale)
     short, measured = compared(outcome, found, metric, (left, right))
     short = capital(": ".join(filter(None, (_named(outcome, asked.get("among", {})), short))))
     return Finding(sentence, str(asked.get("claim", "")), verdict, short=short, measured=measured)
 
 
-HAS = {"lower": "has less", "higher": "has more", UNKNOWN: "is not told apart in"}
+NAMED = 4
+"""Comparisons whose numbers a short sentence has; of more it has the smallest and the largest difference."""
 
 
 def compared(
     outcome: Outcome, found: list[tuple[Measured, Measured, Difference]], metric: str, sides: tuple[str, str]
 ) -> tuple[str, str]:
-    """A short sentence of differences, verdict first, and their numbers: both means and the difference with its interval."""
+    """Short sentences of differences, and their numbers: both means and the difference with its interval."""
     quantity = metric_of(metric, outcome.study.labels)
     places = decimals((d for _, _, d in found), quantity.scale)
     names = [name for name in label_names(outcome) if len({repr(m.key([name])) for m, _, _ in found}) > 1]
-    told: dict[str, list[str]] = {}
+    told: dict[str, list[tuple[float, str]]] = {}
     for m, r, d in found:
-        means = [fixed(float(x.values(metric).mean()) * quantity.scale, places) for x in (m, r)]
+        means = [fixed(float(x.values(metric).mean()) * quantity.scale, places) + quantity.unit for x in (m, r)]
         ends = interval(d.low * quantity.scale, d.high * quantity.scale, places)
-        numbers = f"{means[0]} against {means[1]}, difference {fixed(d.mean * quantity.scale, places)} {ends}"
-        label = outcome.label(m, names)
-        told.setdefault(d.verdict, []).append(f"{label}: {numbers}" if label else numbers)
-    words = [
-        f"{HAS[verdict]} {quantity.words} {'from' if verdict == UNKNOWN else 'than'} {sides[1]} ({'; '.join(some)})"
-        for verdict, some in told.items()
-    ]
-    return f"{sides[0]} {', but '.join(words)}.", "; ".join(n for some in told.values() for n in some)
+        gap = "a difference of" if len(found) == 1 else "difference"
+        numbers = f"{means[0]} against {means[1]}, {gap} {fixed(d.mean * quantity.scale, places)} {ends}"
+        told.setdefault(d.verdict, []).append((d.mean, ": ".join(filter(None, (outcome.label(m, names), numbers)))))
+    left, right = sides
+    heads = {
+        "lower": f"{left} has {quantity.lower()} than {right}",
+        "higher": f"{left} has {quantity.higher()} than {right}",
+        UNKNOWN: f"{left} and {right} are not told apart in {quantity.called}",
+    }
+    then = {"lower": "it is lower", "higher": "it is higher", UNKNOWN: "they are not told apart"}
+    sentences = []
+    for verdict, some in told.items():
+        all_of = "" if len(found) == 1 else " in both comparisons" if len(found) == 2 else f" in all {len(found)} comparisons"
+        share = f"{len(some)} of {len(found)}"
+        if sentences:
+            head = f"In {share} {then[verdict]}"
+        else:
+            head = heads[verdict] + (all_of if len(some) == len(found) else f" in {share} comparisons")
+        sentences.append(f"{head} ({_numbers(some)}).")
+    if len(found) <= NAMED:
+        return " ".join(sentences), "; ".join(words for some in told.values() for _, words in some)
+    shares = [f"{verdict} in {len(some)} of {len(found)} ({_numbers(some)})" for verdict, some in told.items()]
+    return " ".join(sentences), "; ".join(shares)
 
 
-AGAINST = {
-    "same": ("higher", "lower"),
-    "higher": ("lower",),
-    "lower": ("higher",),
-    "no higher": ("higher",),
-    "no lower": ("lower",),
-}
-"""Verdicts that contradict a claim, by what it expects."""
-
-
-def _judged(expected: object, found: list[Difference]) -> str:
-    """What differences say of a claim about all of them."""
-    if expected is None:
-        return ""
-    verdicts = [d.verdict for d in found]
-    against = [v for v in verdicts if v in AGAINST[str(expected)]]
-    if against:
-        return f"contradicted in {len(against)} of {len(found)}"
-    if expected not in ("higher", "lower"):
-        return "not contradicted"
-    borne = verdicts.count(str(expected))
-    return "borne out" if borne == len(found) else f"borne out in {borne} of {len(found)}, open in the others"
+def _numbers(some: list[tuple[float, str]]) -> str:
+    """The numbers of a few differences, or the smallest and the largest of many."""
+    if len(some) <= NAMED:
+        return "; ".join(words for _, words in some)
+    ordered = sorted(some, key=lambda pair: abs(pair[0]))
+    return f"least {ordered[0][1]}; most {ordered[-1][1]}"
 
 
 def _alike(outcome: Outcome, measured: Measured, of: Condition, than: Condition) -> Measured | None:
@@ -187,15 +186,21 @@ def published(outcome: Outcome, asked: Condition) -> Finding:
         sentence += f" {'; '.join(near)}."
     if lost:
         sentence += f" {listed(lost)} {'agrees' if len(lost) == 1 else 'agree'} with none of ours under the same name."
-    verdict = f"contradicted in {len(gaps)} of {len(tested)}" if gaps else "not contradicted"
+    verdict = f"contradicted in {len(gaps)} of {len(tested)}" if gaps else UNTOLD
     numbers = [
         f"{label}{fixed(float(m.values(metric).mean()) * quantity.scale, places)}, published {mean * quantity.scale:.6g}"
         for m, mean, _ in tested
         for label in (f"{outcome.label(m, names)}: " if len(tested) > 1 else "",)
     ]
     whom = " · ".join(dict.fromkeys(outcome.word(n, v) for n, v in asked.get("among", {}).items()))
-    short = f"{capital(quantity.words)}{f' of {whom}' if whom else ''}: {agree} of {len(tested)} published means agree with ours"
-    short += f" at 99 % ({'; '.join(numbers)})."
+    many = len(tested)
+    if many == 1:
+        which = f"the published mean {'differs from ours' if gaps else 'is not told apart from ours'}"
+    elif len(gaps) in (0, many):
+        which = f"all {many} published means differ from ours" if gaps else f"none of the {many} published means differs from ours"
+    else:
+        which = f"{len(gaps)} of {many} published means {'differs' if len(gaps) == 1 else 'differ'} from ours"
+    short = f"{capital(quantity.words)}{f' of {whom}' if whom else ''}: {which}, by 99 % intervals ({'; '.join(numbers)})."
     return Finding(sentence, claim, verdict if claim else "", short=short, measured="; ".join(numbers))
 
 
@@ -237,9 +242,15 @@ def bound(outcome: Outcome, asked: Condition) -> Finding:
     over = [m for m, limit in pairs if m.values("batches").max() > limit]
     m, limit = max(pairs, key=lambda pair: pair[0].values("batches").max() / pair[1])
     label = outcome.label(m, names, outcome.study.title or outcome.study.name)
-    most = f"{fixed(float(m.values('batches').max()), 0)} of at most {limit:.1f}"
-    sentence = f"The run that came nearest to the bound on batches, or furthest beyond it, closed {most} ({label})."
-    verdict = f"contradicted in {len(over)} of {len(pairs)}" if over else "not contradicted"
+    closed = fixed(float(m.values("batches").max()), 0)
+    most = f"{closed} of at most {limit:.1f}"
+    sentence = (
+        f"Runs closed more batches than the bound in {len(over)} of {len(pairs)} conditions; the furthest beyond it closed {most}"
+        if over
+        else f"No run closed more batches than the bound; the one that came nearest closed {most}"
+    )
+    sentence += f" ({label})."
+    verdict = f"contradicted in {len(over)} of {len(pairs)}" if over else "held in every run"
     return Finding(sentence, claim, verdict, measured=most)
 
 

@@ -86,28 +86,31 @@ def _best(outcome: Outcome, some: list[Measured], problem: list[str]) -> str:
     names = [name for name in label_names(outcome) if name not in problem]
     winner, where = order[0], outcome.label(order[0], problem)
     label = outcome.label(winner, names, "all")
-    head = f"{outcome.study.title or outcome.study.name}{f', {where}' if where else ''}: "
+    head = f"{where}: " if where else ""
     summary = winner.summary(outcome.score)
     places = decimals([summary], quantity.scale)
     mean = fixed(float(winner.values(outcome.score).mean()) * quantity.scale, places)
-    lead = f"{head}{label} has the {'least' if sign > 0 else 'most'} {quantity.words}, {mean}"
+    lead = capital(f"{head}{label} has {quantity.best()}, {mean}{quantity.unit}.")
     if len(some) * (len(some) - 1) // 2 > PAIRS:
-        return f"{lead}; {len(some)} conditions are too many to compare every two."
+        return f"{lead} {len(some)} conditions are too many to compare every two."
     found = [(b, d) for a, b, d in _against(outcome, some, winner) if a is winner]
     level = [b for b, d in found if d.verdict == UNKNOWN]
     beaten = [(b, d) for b, d in found if d.verdict != UNKNOWN]
     words = [lead]
     if level:
         named = listed([outcome.label(m, names) for m in order if any(m is b for b in level)]) if len(level) <= NAMED else ""
-        words.append(f"not told apart from {named or f'{len(level)} others'}")
+        words.append(f"It is not told apart from {named or f'{len(level)} others'}.")
     if beaten:
         nearest, d = min(beaten, key=lambda pair: abs(pair[1].mean))
         margin = (-d.mean, -d.high, -d.low) if sign > 0 else (d.mean, d.low, d.high)
         by, low, high = (x * quantity.scale for x in margin)
-        than = "every other" if not level else "the other" if len(beaten) == 1 else f"the other {len(beaten)}"
-        rival = f"{outcome.label(nearest, names)} by {fixed(by, places)} {interval(low, high, places)}"
-        words.append(f"{'less' if sign > 0 else 'more'} than {than}, the nearest {rival}")
-    return capital("; ".join(words)) + "."
+        rival = f"{outcome.label(nearest, names)}{{}} by {fixed(by, places)} {interval(low, high, places)}."
+        more = "more" if sign > 0 else "less"
+        who = f"The other {len(beaten)}" if level else "All others"
+        words.append(
+            rival.format(f" has {more},") if len(beaten) == 1 else f"{who} have {more}; the nearest is {rival.format(',')}"
+        )
+    return " ".join(words)
 
 
 def _against(outcome: Outcome, some: list[Measured], winner: Measured) -> list[tuple[Measured, Measured, Difference]]:

@@ -18,21 +18,43 @@ class Metric(NamedTuple):
     """"less" or "more", where one of them is."""
     whole: bool = False
     """Whether it counts something."""
+    noun: str = ""
+    """In a sentence such as "has a lower regret than", where that is not the words above."""
+
+    @property
+    def called(self) -> str:
+        return self.noun or self.words
+
+    @property
+    def unit(self) -> str:
+        return " %" if self.words.endswith("%") else ""
+
+    def lower(self) -> str:
+        return f"{'fewer' if self.whole else 'a lower'} {self.called}"
+
+    def higher(self) -> str:
+        return f"{'more' if self.whole else 'a higher'} {self.called}"
+
+    def best(self) -> str:
+        """The superlative of what is better."""
+        if self.better == "less":
+            return f"the {'fewest' if self.whole else 'lowest'} {self.called}"
+        return f"the {'most' if self.whole else 'highest'} {self.called}"
 
 
 METRICS = {
     "regret": Metric("regret at T", better="less"),
     "batches": Metric("batches", better="less", whole=True),
-    "switches": Metric("policies used", better="less", whole=True),
+    "switches": Metric("policies used", better="less", whole=True, noun="policies"),
     "reward": Metric("average reward a round", better="more"),
-    "best_share": Metric("rounds with a best action, %", 100.0, "more"),
+    "best_share": Metric("rounds with a best action, %", 100.0, "more", noun="share of rounds with a best action"),
     "messages": Metric("messages", better="less", whole=True),
-    "numbers": Metric("numbers sent", better="less", whole=True),
+    "numbers": Metric("numbers sent", better="less", whole=True, noun="numbers to send"),
     "simple_regret": Metric("simple regret of the recommended arm", better="less"),
-    "wrong": Metric("recommended arm not the best, %", 100.0, "less"),
-    "stopped": Metric("stopped before T, %", 100.0, "more"),
-    "wrong_stop": Metric("stopped at a wrong arm, %", 100.0, "less"),
-    "stop_round": Metric("rounds until it stopped (at most T)", better="less"),
+    "wrong": Metric("recommended arm not the best, %", 100.0, "less", noun="share of wrong recommendations"),
+    "stopped": Metric("stopped before T, %", 100.0, "more", noun="share of runs that stop before T"),
+    "wrong_stop": Metric("stopped at a wrong arm, %", 100.0, "less", noun="share of runs that stop at a wrong arm"),
+    "stop_round": Metric("rounds until it stopped (at most T)", better="less", noun="number of rounds until it stops"),
     "z": Metric("(end of chain − posterior mean) / posterior sd"),
     "share": Metric("probability of a coordinate with zero count"),
     "exact": Metric("the same, drawn exactly"),
@@ -46,7 +68,7 @@ BARE = ("env", "agent", "batching", "prior", "method", "sampler", "kernel", "pre
 
 def metric_of(name: str, labels: Mapping[str, str]) -> Metric:
     known = METRICS.get(name, Metric(name.replace("_", " ")))
-    return known._replace(words=labels[name]) if name in labels else known
+    return known._replace(words=labels[name], noun="") if name in labels else known
 
 
 def word_of(labels: Mapping[str, str], name: str, value: Any) -> str:

@@ -37,7 +37,7 @@ def parse(text: str, name: str, where: str = "") -> Study:
     except UnknownField as error:
         raise ConfigError(f"{where}, line {line_of(text, error.field)}: {error}") from None
     except ConfigError as error:
-        raise ConfigError(f"{where}, line {line_of(text, str(error).split()[0])}: {error}") from None
+        raise ConfigError(f"{where}, line {_line_about(text, str(error))}: {error}") from None
 
 
 def plan_file(path: pathlib.Path | str) -> list[Study]:
@@ -59,10 +59,22 @@ def plan_file(path: pathlib.Path | str) -> list[Study]:
 
 
 def _where(text: str, message: str) -> str:
-    """The first line that has the word which a message quotes."""
-    quoted = re.search(r"'([^']+)'", message)
-    lines = [i for i, line in enumerate(text.splitlines(), 1) if quoted and quoted[1] in line]
-    return f", line {lines[0]}" if lines else ""
+    """The line that a message is about, by the rarest of the words that it quotes."""
+    found = _quoted(text, message)
+    return f", line {found}" if found else ""
+
+
+def _line_about(text: str, message: str) -> int:
+    """The line of the key that a message begins with or, in a list of tables, of what it quotes."""
+    key = line_of(text, message.split()[0].rstrip(":"))
+    return _quoted(text, message, key) or key if message.startswith("findings: ") else key
+
+
+def _quoted(text: str, message: str, first: int = 1) -> int:
+    """The first line, from `first` on, that has the rarest of the words that a message quotes; 0 where none has."""
+    words = re.findall(r"'([^']+)'", message)
+    lines = [[i for i, line in enumerate(text.splitlines(), 1) if i >= first and word in line] for word in words]
+    return min((found for found in lines if found), key=len, default=[0])[0]
 
 
 class _Loaded(NamedTuple):

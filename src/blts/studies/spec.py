@@ -55,7 +55,8 @@ class Study:
 
     - `find = "difference"`: a metric (the score unless named) of the conditions that match `of` less that of those that match
       `than` and are otherwise alike. With `expect` ("same", "higher", "lower", "no higher" or "no lower") it says whether a `claim`
-      is contradicted.
+      is borne out or contradicted. "same", "no higher" and "no lower" are shown by an interval within the `margin`, the largest
+      difference that does not matter: a number such as 2.0, or a share of the reference's mean such as "5%".
     - `find = "printed"`: how many published numbers of a `metric` agree, and which do not.
     - `find = "growth"`: whether "regret" or "batches", the `metric`, grow no faster with T than `claims` has it.
     - `find = "bound"`: whether any run closes more batches than the theorem's N log₂(T + 1).
@@ -177,7 +178,7 @@ def canonical(content: Any) -> str:
 
 
 FINDS = {
-    "difference": ("of", "than", "metric", "claim", "expect", "among", "first"),
+    "difference": ("of", "than", "metric", "claim", "expect", "margin", "among", "first"),
     "printed": ("metric", "claim", "among", "first"),
     "growth": ("metric", "claim", "among", "first"),
     "bound": ("claim", "among", "first"),
@@ -185,6 +186,7 @@ FINDS = {
 }
 """What a finding can be about, and the names of its table."""
 EXPECTED = ("same", "higher", "lower", "no higher", "no lower")
+WITH_MARGIN = ("same", "no higher", "no lower")
 
 
 def _check_finding(finding: Condition) -> None:
@@ -204,8 +206,40 @@ def _check_finding(finding: Condition) -> None:
         return
     if not (isinstance(finding.get("of"), dict) and isinstance(finding.get("than"), dict) and finding["than"]):
         raise ConfigError(f"findings: a 'difference' needs the tables of and than, {words}; got {finding!r}.")
-    if ("claim" in finding) != ("expect" in finding) or finding.get("expect", EXPECTED[0]) not in EXPECTED:
-        raise ConfigError(f"findings: a claim needs expect, one of {', '.join(EXPECTED)}, and expect a claim; got {finding!r}.")
+    if finding.get("expect", EXPECTED[0]) not in EXPECTED:
+        near = did_you_mean(finding["expect"], EXPECTED)
+        raise ConfigError(f"findings: expect must be one of {', '.join(EXPECTED)}; got {finding['expect']!r}.{near}")
+    if ("claim" in finding) != ("expect" in finding):
+        has, lacks = ("claim", "expect") if "claim" in finding else ("expect", "claim")
+        raise ConfigError(
+            f"findings: a claim needs expect, one of {', '.join(EXPECTED)}, and expect a claim; "
+            f"the one with {has} = {finding[has]!r} has no {lacks}."
+        )
+    if "margin" in finding:
+        if finding.get("expect") not in WITH_MARGIN:
+            raise ConfigError(
+                f"findings: a margin goes with expect, one of {', '.join(WITH_MARGIN)}; got {finding.get('expect')!r}."
+            )
+        margin_of(finding["margin"])
+
+
+def margin_of(margin: object) -> tuple[float, bool]:
+    """The margin of a finding, and whether it is a share of the reference's mean; 0 where there is none.
+
+    >>> from blts.studies.spec import margin_of
+    >>> margin_of(2), margin_of("5%"), margin_of(None)
+    ((2.0, False), (0.05, True), (0.0, False))
+    """
+    if margin is None:
+        return 0.0, False
+    text = margin.strip() if isinstance(margin, str) else ""
+    try:
+        number = float(text[:-1]) / 100 if text.endswith("%") else float(margin if isinstance(margin, int | float) else "")
+    except ValueError:
+        number = -1.0
+    if isinstance(margin, bool) or not 0 < number < float("inf"):
+        raise ConfigError(f'findings: margin must be a number > 0 such as 2.0, or a share such as "5%"; got {margin!r}.')
+    return number, text.endswith("%")
 
 
 def _product(table: Condition) -> Iterator[Condition]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ...errors import ConfigError
 from .base import AsJson, Db, Metric, Name, Reason, app, opened
 from .output import done, in_words
 
@@ -84,14 +85,22 @@ def retire_arm(
 def correct(
     name: Name,
     decision_id: Annotated[str, typer.Argument(help="The decision.")],
-    reward: Annotated[float, typer.Argument(help="The right reward.")],
+    reward: Annotated[str, typer.Argument(help="The right reward.", metavar="reward")],
     metric: Metric = None,
     reason: Reason = "",
     db: Db = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace a reward, or a value of a metric; the next refresh learns from the new reward."""
-    changed = opened(db, name).correct(decision_id, reward, reason, metric=metric)
+    if decision_id.startswith("--"):
+        raise ConfigError(
+            f"There is no option {decision_id!r}; a correction names the decision: correct {name} DECISION_ID REWARD."
+        )
+    try:
+        number = float(reward)
+    except ValueError:
+        raise ConfigError(f"A reward must be a number; got {reward!r}.") from None
+    changed = opened(db, name).correct(decision_id, number, reason, metric=metric)
     done(as_json, {"changed": changed}, "Corrected." if changed else "It stood so already.")
 
 

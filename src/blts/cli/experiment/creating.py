@@ -139,7 +139,7 @@ def _note_on_windows(experiment: Experiment) -> None:
 def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
     """Each `--set` under the part that has an option of that name."""
     from ...catalogue.condition import sorted_options
-    from ...live.parts import BATCHINGS, EXTERNAL, agent_named, model_named
+    from ...live.parts import EXTERNAL, agent_named, batching_named, model_named
     from ...registry import find
     from ..simulate import options_of
 
@@ -149,7 +149,7 @@ def _with_options(parts: dict[str, str], pairs: list[str]) -> dict[str, Any]:
         "sampler": find("agent", agent_named(names["sampler"])[0]),
     }
     if names["batching"] != EXTERNAL:
-        entries["batching"] = find("batching", BATCHINGS.get(names["batching"], names["batching"]))
+        entries["batching"] = batching_named(names["batching"])
     chosen = sorted_options(entries, options_of(pairs))
     return {kind: {"name": names[kind], **chosen.get(kind, {})} for kind in names if kind in parts or chosen.get(kind)}
 

@@ -30,8 +30,8 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     error = found.pop("allocation_error")
     found["arms"], found["active"] = ", ".join(found["arms"]), ", ".join(found["active"])
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
-    for key in ("created_at", "refreshed_at"):
-        found[key] = moment(found[key])
+    found["created_at"], refreshed = moment(found["created_at"]), moment(found["refreshed_at"])
+    found["refreshed_at"] = refreshed if found["policies"] > 1 else None  # the first policy is made with the experiment
     found["window"] = None if found["window"] is None else durations.in_words(found["window"])
     found["metrics"] = ", ".join(found["metrics"]) or None
     rule = found["stopping_rule"] or {}
@@ -150,7 +150,8 @@ def _show(found: dict[str, Any]) -> None:
     if ratio and ratio["p_value"] is not None:
         lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
     if gain and gain["per_unit"] is not None:
-        lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit")
+        unknown = "" if gain["low"] is not None else " (no interval can be given yet)"
+        lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit{unknown}")
     if found["cap"] is not None:
         lines.append(f"{found['capped_rewards']} rewards are above the cap of {found['cap']:g} and count as that much here")
     if found["chains"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -11,23 +12,41 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import typer
+
 from ...errors import ConfigError
 
 
-def read_text(file: str) -> str:
-    """A file, or standard input for "-". Bytes that are not UTF-8 become question marks, so that their rows are refused by name."""
+def read_text(file: str, *, strict: bool = False) -> str:
+    """A file, or standard input for "-", in UTF-8, or in UTF-16 with its mark, as spreadsheets write "Unicode text".
+
+    Other bytes become question marks, so that their rows are refused by name; with `strict` the file is refused.
+    """
+    if file == "-" and sys.stdin.isatty():
+        typer.echo("Reading standard input, up to Ctrl-D.", err=True)
     try:
         data = sys.stdin.buffer.read() if file == "-" else pathlib.Path(file).read_bytes()
     except OSError as error:
         raise ConfigError(f"The file {file} cannot be read ({error.strerror}).") from None
     except ValueError as error:
         raise ConfigError(f"The file {file!r} cannot be read ({error}).") from None
-    return data.decode("utf-8-sig", errors="replace")
+    if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        try:
+            return data.decode("utf-16")
+        except UnicodeDecodeError:
+            pass
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if strict:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise ConfigError(f"Line {line} of the file {file} is not text in UTF-8; save it as UTF-8.") from None
+        return data.decode("utf-8-sig", errors="replace")
 
 
 def read_units(file: str) -> list[str]:
     """The units in a file: one a line, or the column `unit` where its first line names one."""
-    text = read_text(file)
+    text = read_text(file, strict=True)
     header = [cell.strip().strip('"').lower() for cell in re.split("[,;]", text.lstrip().partition("\n")[0])]
     if "unit" not in header:
         return [line.strip() for line in text.splitlines() if line.strip()]
@@ -75,6 +94,8 @@ def _from_csv(text: str, metrics: Sequence[str], metric: str | None) -> list[Any
     names = [name for name in ("decision_id", "unit") if name in header]
     values = [name for name in ("reward", "value") if name in header]
     if not names or not values:
+        if "�" in lines[0][0]:
+            raise ConfigError("The file is not text in UTF-8; save it as CSV in UTF-8.")
         measured = [name for name in metrics if name in header]
         hint = f" {measured[0]!r} is a metric of this experiment: add --metric {measured[0]!r}." if measured and names else ""
         raise ConfigError(
@@ -174,10 +195,19 @@ def json_rows(text: str) -> list[dict[str, Any]]:
 def _from_jsonl(text: str) -> list[Any]:
     try:
         whole = json.loads(text) if text.lstrip("\ufeff").lstrip().startswith("[") else None
-        items = whole if whole is not None else [json.loads(line) for line in text.splitlines() if line.strip()]
+        items = whole if whole is not None else [_from_line(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
+    except ConfigError:
+        raise
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"This is not JSON, one object a line: {error}.") from None
     return [item if isinstance(item, dict) else (None, None) for item in items]
+
+
+def _from_line(number: int, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"Line {number} of the file is not a JSON object: {error.msg} (column {error.colno}).") from None
 
 
 def number_of(text: str) -> Any:

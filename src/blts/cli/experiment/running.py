@@ -249,6 +249,7 @@ def refresh(
         chains = chains_in_words(answer.diagnostics)
         say(f"Policy version {answer.version} is in use; batch {answer.batch} is open.{' ' + chains if chains else ''}")
     else:
-        say(f"{'Not used' if answer.refreshed else 'Not refreshed'}: {answer.why}.")
+        now = "" if answer.refreshed or force or not str(answer.why).startswith("batch ") else " `--force` closes it now."
+        say(f"{'Not used' if answer.refreshed else 'Not refreshed'}: {answer.why}.{now}")
     if not answer.refreshed:
         raise typer.Exit(WAITS)

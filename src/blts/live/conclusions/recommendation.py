@@ -72,7 +72,10 @@ def _why_nothing(report: dict[str, Any]) -> str | None:
     evidence = report["evidence"]
     few = min(active, key=lambda arm: arm["varied"])
     if few["varied"] < evidence["least"]:
-        kind = "rewards" if evidence["exact"] else "rewards that differ from its most common one"
+        one = few["varied"] == 1
+        kind = "reward" if one else "rewards"
+        if not evidence["exact"]:
+            kind += f" that {'differs' if one else 'differ'} from its most common one"
         return f"Keep on: {few['arm']!r} has {few['varied']} {kind}, and {evidence['least']} are needed of every arm."
     return None
 

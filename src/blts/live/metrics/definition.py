@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from ... import registry
@@ -148,7 +149,11 @@ def _metric(given: object) -> Metric:
         raise ConfigError(f"A metric has no setting {unknown[0]!r}.{hint} Its settings: {', '.join(Metric._fields)}.")
     metric = Metric(**given)
     window = metric.window
-    return metric._replace(window=seconds_of(f"The window of {metric.name!r}", window)) if isinstance(window, str) else metric
+    return (
+        metric._replace(window=seconds_of(f"The window of {metric.name!r}", window))
+        if isinstance(window, str | timedelta)
+        else metric
+    )
 
 
 def metric_named(spec: Spec, name: str) -> Metric:

@@ -112,6 +112,11 @@ class Sizing:
         width = max(len(name) for name, _ in rows)
         title = f"{count} arms that earn {self.base}, one of them {self.effect:g} more: {self.spec}"
         short = [] if self.reached else ["", _not_enough(self)]
+        if self.reached and self.right.value < self.power:
+            short = [
+                "",
+                f"{self.power:.0%} were wanted: this is below it by less than its standard error. More replications say more.",
+            ]
         return "\n".join([title, "", *(f"{name.ljust(width)}  {text}" for name, text in rows), *short])
 
     def figure(self, path: str | os.PathLike[str]) -> pathlib.Path:
