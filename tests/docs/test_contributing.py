@@ -78,11 +78,16 @@ def test_a_step_by_itself(step: Step, tmp_path):
 
 
 MUTANTS = {
-    "a density that is no density": ("- 2.0 * jnp.log1p", "- 1.0 * jnp.log1p", "A model", "normalised"),
-    "draws of another scale": ("self.scale * jax.random.logistic", "1.1 * self.scale * jax.random.logistic", "A model", "draws"),
-    "regret of another arm": ("gaps_of(means)[action]", "gaps_of(means)[0]", "An environment", "pays"),
-    "too few batches": ("(math.isqrt", "-1 + (math.isqrt", "A batching scheme", "runs"),
-    "no entry in the reference": ("blts.envs.Contaminated", "", "An environment", "entry"),
+    "a density that is no density": ("- 2.0 * jnp.log1p", "- 1.0 * jnp.log1p", "A model", "the_density_of_the_likelihood"),
+    "draws of another scale": (
+        "self.scale * jax.random",
+        "1.1 * self.scale * jax.random",
+        "A model",
+        "the_density_of_the_likelihood",
+    ),
+    "regret of another arm": ("gaps_of(means)[action]", "gaps_of(means)[0]", "An environment", "a_bandit_pays"),
+    "too few batches": ("(math.isqrt", "-1 + (math.isqrt", "A batching scheme", "a_batching_scheme_runs"),
+    "no entry in the reference": ("blts.envs.Contaminated", "", "An environment", "has_one_entry"),
 }
 
 
@@ -90,13 +95,13 @@ MUTANTS = {
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_wrong_part_fails_the_tests_that_the_page_names(mutant, tmp_path):
     """The mutants of the page: what its commands run would notice."""
-    right, wrong, name, _ = MUTANTS[mutant]
+    right, wrong, name, test = MUTANTS[mutant]
     step = next(step for step in STEPS if step.name == name)
     changes = [(kind, file, text.replace(right, wrong)) for kind, file, text in step.changes]
     assert changes != step.changes
     folder = copied(tmp_path / "blts")
     apply(step._replace(changes=[change for change in changes if change[2].strip("+\n ")]), folder)
-    assert any(run(folder, *command).returncode == 1 for command in step.commands)
+    assert re.search(rf"^FAILED \S*{test}", run(folder, *step.commands[0]).stdout, re.MULTILINE)
 
 
 def test_a_change_that_no_longer_fits_is_refused():
