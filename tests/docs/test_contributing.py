@@ -49,7 +49,7 @@ def test_the_page_has_five_steps():
         "An environment",
         "A figure of the report",
     ]
-    assert all([kind for kind, *_ in step.changes].count("py") == 1 for step in STEPS)
+    assert [[kind for kind, *_ in step.changes].count("py") for step in STEPS] == [1, 2, 1, 1, 1]
     assert all(step.commands for step in STEPS)
     assert all(len(text.splitlines()) < 90 for step in STEPS for _, _, text in step.changes)
 
@@ -63,7 +63,15 @@ def test_all_steps_in_one_copy(tmp_path):
         done = subprocess.run([sys.executable, "-m", "ruff", *command, *python], cwd=folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
     names = passed(run(folder, *together([command for step in STEPS for command in step.commands])))
-    for part in ("LogisticErrors", "explore-then-commit", "lengthening", "contaminated", "every_kind_of_figure", "one_entry"):
+    for part in (
+        "LogisticErrors",
+        "explore-then-commit",
+        "lengthening",
+        "contaminated",
+        "every_kind_of_figure",
+        "one_entry",
+        "then_one_arm",
+    ):
         assert any(part in name for name in names), part
     assert any("models.logistic_errors.LogisticErrors" in name for name in names)  # the example in its docstring
 
@@ -85,6 +93,7 @@ MUTANTS = {
         "A model",
         "the_density_of_the_likelihood",
     ),
+    "an agent that never commits": ("jnp.min(played.counts) < self.rounds", "played.t > 0", "An agent", "then_one_arm"),
     "regret of another arm": ("gaps_of(means)[action]", "gaps_of(means)[0]", "An environment", "a_bandit_pays"),
     "too few batches": ("(math.isqrt", "-1 + (math.isqrt", "A batching scheme", "a_batching_scheme_runs"),
     "no entry in the reference": ("blts.envs.Contaminated", "", "An environment", "has_one_entry"),
@@ -101,7 +110,8 @@ def test_a_wrong_part_fails_the_tests_that_the_page_names(mutant, tmp_path):
     assert changes != step.changes
     folder = copied(tmp_path / "blts")
     apply(step._replace(changes=[change for change in changes if change[2].strip("+\n ")]), folder)
-    assert re.search(rf"^FAILED \S*{test}", run(folder, *step.commands[0]).stdout, re.MULTILINE)
+    said = "".join(run(folder, *command).stdout for command in step.commands)
+    assert re.search(rf"^FAILED \S*{test}", said, re.MULTILINE)
 
 
 def test_a_change_that_no_longer_fits_is_refused():
