@@ -126,7 +126,7 @@ def chromium(profile: pathlib.Path):
 @pytest.mark.slow
 @IN_A_BROWSER
 def test_the_site_in_a_browser_from_disk(site, tmp_path):
-    """The search finds a word; at two widths, light and dark, axe finds nothing, and no page scrolls sideways or squeezes a table."""
+    """The search finds a word; at two widths, light and dark, axe finds nothing, no page scrolls sideways, no table is squeezed."""
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import WebDriverWait
 
