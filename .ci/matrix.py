@@ -46,22 +46,52 @@ def contents() -> tuple[pathlib.Path, pathlib.Path]:
     """The wheel and the source distribution, checked for what must and must not be in them."""
     (wheel,), (sdist,) = (ROOT / "dist").glob("*.whl"), (ROOT / "dist").glob("*.tar.gz")
     names = zipfile.ZipFile(wheel).namelist()
-    strange = [
-        name
-        for name in names
-        if not re.match(r"blts/|blts-[^/]*\.dist-info/", name) or re.search(r"(^|/)(tests?|__pycache__|\.)", name)
-    ]
-    if strange:
-        sys.exit(f"The wheel has files that do not belong there: {strange[:5]}.")
     tracked = subprocess.run(["git", "ls-files", "src"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    missing = {path.removeprefix("src/") for path in tracked} - set(names)
-    if missing:
-        sys.exit(f"The wheel lacks {sorted(missing)[:5]}.")
+    if found := wrong(names, [path.removeprefix("src/") for path in tracked]):
+        sys.exit("\n".join(found))
     print(f"The wheel has {len(names)} files: " + ", ".join(f"{n} {kind}" for kind, n in sorted(kinds(names).items())))
     with tarfile.open(sdist) as archive:
-        if not any(name.endswith("/LICENSE") for name in archive.getnames()):
-            sys.exit("The source distribution has no LICENSE.")
+        missing = {"LICENSE", "NOTICE"} - {name.partition("/")[2] for name in archive.getnames()}
+        if missing:
+            sys.exit(f"The source distribution has no {' and no '.join(sorted(missing))}.")
     return wheel, sdist
+
+
+CODE = (".py", ".pyi", ".typed", ".sql", ".jinja", ".toml", ".css", ".js")
+"""What the package is written in: tables of a database, templates, studies, styles."""
+OTHERS = {
+    "blts/data/README.md": "where the data are from",
+    "blts/data/rand_hie.csv": "public domain, in NOTICE",
+    "blts/paper/printed.json": "numbers that the paper prints",
+    "blts/service/dashboard/static/icon.svg": "ours",
+}
+"""All other files that are installed, and whose they are."""
+METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", "licenses/NOTICE")
+
+
+def wrong(names: list[str], tracked: list[str]) -> list[str]:
+    """What is in a wheel and does not belong there, or belongs there and is missing.
+
+    Args:
+        names: of the files in the wheel.
+        tracked: the files of the package, as `blts/loop.py`.
+
+    Returns:
+        Sentences; none if all is well.
+    """
+    own = {name for name in names if name.startswith("blts/")}
+    metadata = {name.partition("/")[2] for name in set(names) - own if re.match(r"blts-[^/]*\.dist-info/", name)}
+    strange = {name for name in set(names) - own if name.partition("/")[2] not in METADATA}
+    strange |= {name for name in own if re.search(r"/(tests?|conftest|__pycache__|\.)|/test_|\.pyc$", name)}
+    unlisted = {name for name in own if not name.endswith(CODE)} - set(OTHERS) - strange
+    found = [
+        ("has files that do not belong there", strange),
+        ("has data of which .ci/matrix.py does not say whose they are", unlisted),
+        ("has files that are not in the repository", own - set(tracked) - strange - unlisted),
+        ("lacks", (set(tracked) | set(OTHERS)) - own),
+        ("lacks in its metadata", set(METADATA) - metadata),
+    ]
+    return [f"The wheel {words}: {', '.join(sorted(which)[:5])}." for words, which in found if which]
 
 
 def kinds(names: list[str]) -> dict[str, int]:

@@ -42,7 +42,9 @@ LANGUAGES = {
     "console": "commands, each with what it prints",
     "bash": "commands that tests run, and whose output is not shown",
     "sh": "commands for other machines, which nothing runs",
-    "py": "Python of another library, on a page that compares it with blts: it is not installed here, so nothing runs it",
+    "py": "Python of another library, on a page that compares it with blts: it is not installed here, so nothing runs it; "
+    "or a new file, on the page for contributors, which tests/docs/test_contributing.py applies",
+    "diff": "a change to a file, on the same page",
     "js": "JavaScript, which tests/service/test_openfeature.py runs",
     "toml": "a study, which tests run, or a part of docs/extend/pyproject.toml",
 }

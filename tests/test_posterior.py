@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 import jax.numpy as jnp
 import numpy as np
@@ -251,3 +252,55 @@ def test_what_cannot_be_right_is_refused_in_a_sentence(what):
 def test_an_unknown_sampler_has_a_nearest_one():
     with pytest.raises(UnknownName, match="Did you mean 'sgld'"):
         blts.posterior(ONE, [1.0], "sgdl")
+
+
+# For ArviZ
+
+
+@pytest.mark.parametrize(
+    ("model", "sampler", "sizes"),
+    [
+        (blts.Gaussian(), None, (1, 50)),
+        (blts.Laplace(), None, (50, 1)),
+        (blts.Laplace(), blts.Perturb(blts.ula()), (50, 1)),
+        (blts.Laplace(), blts.LaplaceApproximation(), (1, 50)),
+    ],
+    ids=["exact", "pool", "around chains", "no chains"],
+)
+def test_draws_for_arviz(model, sampler, sizes):
+    """The dimensions `chain` and `draw` in front, every draw once; R-hat is the chains' own, where there are chains."""
+    pytest.importorskip("xarray")
+    found = blts.posterior(model, [1.0, 2.0, 4.0], sampler, draws=50)
+    data = found.to_xarray()
+    assert data["θ"].dims == ("chain", "draw", "θ_dim")
+    assert data.mean_reward.dims == ("chain", "draw")
+    assert data.mean_reward.shape == sizes
+    assert np.array_equal(data["θ"].values.reshape(50, 1), found.draws)
+    assert np.array_equal(data.mean_reward.values.ravel(), found.mean_reward)
+    assert data.attrs["rewards"] == 3
+    assert ("r_hat" in data.attrs) == isinstance(found.belief, blts.Pool)
+    if "r_hat" in data.attrs:
+        assert data.attrs["r_hat"] == found.diagnostics.rhat
+
+
+def test_a_bad_pool_says_so_to_arviz():
+    pytest.importorskip("xarray")
+    data = blts.posterior(blts.Laplace(prior_sd=1e3), [1.0, 2.0, 4.0], blts.ula(1e-4, steps=4), draws=50).to_xarray()
+    assert data.attrs["r_hat"] > 1.5
+    assert "R-hat" in data.attrs["warnings"]
+
+
+def test_parameters_of_numpyro_keep_their_names_for_arviz():
+    numpyro = pytest.importorskip("numpyro.distributions")
+    pytest.importorskip("xarray")
+    model = blts.from_numpyro(numpyro.Normal, {"loc": numpyro.Normal(0, 1), "scale": numpyro.HalfNormal(1.0)})
+    data = blts.posterior(model, [1.0, 2.0, 4.0], draws=50).to_xarray()
+    assert sorted(data) == ["loc", "mean_reward", "scale"]
+    assert data["scale"].dims == ("chain", "draw")
+    assert data["scale"].values.min() > 0
+
+
+def test_a_missing_xarray_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "xarray", None)
+    with pytest.raises(ConfigError, match="needs xarray; install it with: pip install"):
+        blts.posterior(blts.Gaussian(), [1.0], draws=2).to_xarray()

@@ -99,6 +99,7 @@ from .envs import Seasonal as Seasonal
 from .envs import Step as Step
 from .errors import BltsError as BltsError
 from .errors import ConfigError as ConfigError
+from .inference import Posterior as Posterior
 from .inference import posterior as posterior
 from .models import Bernoulli as Bernoulli
 from .models import Exponential as Exponential

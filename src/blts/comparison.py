@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .errors import ConfigError, counted, did_you_mean, shown
+from .errors import FRAMES, ConfigError, counted, did_you_mean, needs, shown
 from .statistics import Difference, Summary, differences, summarise
-from .trace import FRAMES, Trace, needs, picture
+from .trace import Trace, picture
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -23,6 +23,8 @@ class Context(NamedTuple):
 
     >>> from blts import Context
     >>> round = Context(x=[1.0, 0.5], arms=[[0.0], [1.0]], available=[True, False])
+    >>> round.available
+    [True, False]
     """
 
     x: Any = ()

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
+
+FRAMES = 'pip install "blts[frames]"'
+"""Installs what data frames and data sets need."""
 
 
 class BltsError(Exception):
@@ -162,3 +166,23 @@ class StoreError(BltsError):
 
 class MemoryNeeded(BltsError, MemoryError):
     """A run that would not fit in memory, found before it starts."""
+
+
+def needs(library: str, what: str, install: str) -> Any:
+    """A library that not everybody has installed.
+
+    Args:
+        library: its name.
+        what: needs it.
+        install: how to install it.
+
+    Returns:
+        The module.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    try:
+        return importlib.import_module(library)
+    except ImportError:
+        raise ConfigError(f"{what} needs {library}; install it with: {install}.") from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from . import _random, diagnosis, registry
 from ._module import require_part, short
 from ._typing import Info, Row
 from .agents.beliefs import Belief, Pool, default_belief
-from .errors import ConfigError, whole
+from .errors import FRAMES, ConfigError, needs, whole
 from .grid import grid
 from .models.arms import arm_count, stack
 from .models.base import Model, require_model
@@ -23,6 +23,9 @@ from .models.custom import described
 from .models.numpyro import NumPyro
 from .models.support import SUPPORTS, support_of_likelihood
 from .samplers import Chain, Sampler
+
+if TYPE_CHECKING:
+    from xarray import Dataset
 
 SURE = 2.225
 """√(-½ log(p/2)) for p = 10⁻⁴: the Kolmogorov distance of N independent draws exceeds SURE/√N with probability at most p."""
@@ -73,7 +76,13 @@ class Check(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, repr=False, eq=False)
 class Posterior:
-    """Draws from a posterior, with diagnostics: the result of `posterior`."""
+    """Draws from a posterior, with diagnostics: the result of `posterior`.
+
+    >>> import blts
+    >>> found = blts.posterior(blts.Bernoulli(), [1, 0, 0, 1, 0, 0])
+    >>> found.draws.shape, found.warnings, round(float(found.mean_reward.mean()), 1)
+    ((1000, 1), [], 0.4)
+    """
 
     model: Model
     """The model of the arm."""
@@ -124,6 +133,42 @@ class Posterior:
         drawn["mean reward"] = self.mean_reward.astype(float)
         found = tuple(_compared(name, exact, of_grid[name], drawn[name]) for name in of_grid)
         return Check(found, SURE / len(self.draws) ** 0.5, exact.error)
+
+    def to_xarray(self) -> Dataset:
+        """The draws as a labelled data set of xarray with the dimensions `chain` and `draw`, which ArviZ takes as it is.
+
+        Each draw of a pool, or around the end of a chain, is from a chain of its own, so there are as many chains as draws; exact
+        draws are one chain. ArviZ compares chains by several draws of each, so its R-hat and effective sample size are NaN for a
+        pool. What the chains reported of themselves, in `diagnostics`, is in the attributes.
+
+        Returns:
+            A `Dataset` with `chain` and `draw` in front: a variable for each of `parameters`, and `mean_reward`. Its attributes are
+            `model`, `belief`, `rewards` (how many), `warnings`, and `r_hat`, `ess`, `acceptance` and `stuck` where they apply.
+
+        Raises:
+            ConfigError: xarray is not installed.
+
+        >>> import blts
+        >>> found = blts.posterior(blts.Laplace(prior_sd=10.0), [1.2, 0.7, 1.9, 1.4]).to_xarray()
+        >>> dict(found.sizes), sorted(found)
+        ({'chain': 1000, 'draw': 1, 'θ_dim': 1}, ['mean_reward', 'θ'])
+        >>> found.attrs["r_hat"] < 1.2  # arviz.summary(found) has the means, sds and intervals
+        True
+        """
+        xarray: Any = needs("xarray", "A labelled data set", FRAMES)
+        chains = 1 if np.isnan(self.diagnostics.acceptance) else len(self.draws)
+        fields = {}
+        for name, values in (self.parameters | {"mean_reward": self.mean_reward}).items():
+            inner = [f"{name}_dim" if values.ndim == 2 else f"{name}_dim_{i}" for i in range(values.ndim - 1)]
+            fields[name] = (("chain", "draw", *inner), values.reshape(chains, -1, *values.shape[1:]))
+        d = self.diagnostics
+        numbers = {"r_hat": d.rhat, "ess": d.ess, "acceptance": d.acceptance, "stuck": d.stuck}
+        about = {"model": type(self.model).__name__, "belief": str(self.belief), "rewards": len(self.rows.reward)}
+        found = {name: float(value) for name, value in numbers.items() if not np.isnan(value)} | {
+            "warnings": " ".join(self.warnings)
+        }
+        coordinates = {"chain": np.arange(chains), "draw": np.arange(len(self.draws) // chains)}
+        return xarray.Dataset(fields, coordinates, about | found)
 
     def __repr__(self) -> str:
         n = len(self.rows.reward)

@@ -32,10 +32,49 @@ def wanted(show: bool | None) -> bool:
     (True, False)
     """
     if show is None:
-        return sys.stderr.isatty() or "ipykernel" in sys.modules
+        return sys.stderr.isatty() or in_notebook()
     if not isinstance(show, bool):
         raise ConfigError(f"progress must be True, False or None; got {show!r}.")
     return show
+
+
+def in_notebook() -> bool:
+    """Whether a person looks at a notebook rather than at a terminal.
+
+    Returns:
+        Whether this process is the kernel of one.
+
+    >>> from blts.progress import in_notebook
+    >>> in_notebook()
+    False
+    """
+    return "ipykernel" in sys.modules and not sys.stderr.isatty()
+
+
+class CellLine:
+    """A line in the output of a notebook's cell that changes in place. (The bars of rich need ipywidgets there.)"""
+
+    def __init__(self) -> None:
+        self.handle: Any = None
+
+    def show(self, text: str) -> None:
+        """Show it, or change it.
+
+        Args:
+            text: what it says.
+        """
+        from IPython.display import display  # type: ignore[import-not-found]
+
+        content = {"text/plain": text}
+        if self.handle is None:
+            self.handle = display(content, raw=True, display_id=True)
+        else:
+            self.handle.update(content, raw=True)
+
+    def end(self) -> None:
+        """Leave nothing, if anything was shown."""
+        if self.handle is not None:
+            self.show("")
 
 
 def columns() -> list[Any]:
@@ -55,7 +94,7 @@ def columns() -> list[Any]:
 
 @contextmanager
 def bar(words: str, total: int, show: bool | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, for work that is done in parts.
+    """A bar on standard error, or a line in a notebook, for work that is done in parts.
 
     Args:
         words: what is done.
@@ -71,6 +110,10 @@ def bar(words: str, total: int, show: bool | None = None) -> Iterator[Callable[[
     """
     if not wanted(show):
         yield lambda amount: None
+        return
+    if in_notebook():
+        with _counted(words, total) as advance_line:
+            yield advance_line
         return
     from rich.console import Console
     from rich.progress import Progress
@@ -90,8 +133,26 @@ def bar(words: str, total: int, show: bool | None = None) -> Iterator[Callable[[
 
 
 @contextmanager
+def _counted(words: str, total: int) -> Iterator[Callable[[int], None]]:
+    """`bar` in a notebook."""
+    line, began, done = CellLine(), time.perf_counter(), 0
+
+    def advance(amount: int) -> None:
+        nonlocal done
+        done += amount
+        took = time.perf_counter() - began
+        if took > PATIENCE and done:
+            line.show(f"{words} {done}/{total}, {took:.0f} s, {took * (total - done) / done:.0f} s left")
+
+    try:
+        yield advance
+    finally:
+        line.end()
+
+
+@contextmanager
 def working(words: str, show: bool | None = None) -> Iterator[None]:
-    """A moving sign on standard error, for work that has no parts.
+    """A moving sign on standard error, or a line in a notebook, for work that has no parts.
 
     Args:
         words: what is done.
@@ -107,10 +168,15 @@ def working(words: str, show: bool | None = None) -> Iterator[None]:
     if not wanted(show):
         yield
         return
-    from rich.console import Console
+    if in_notebook():
+        line = CellLine()
+        start, stop = lambda: line.show(f"{words} …"), line.end
+    else:
+        from rich.console import Console
 
-    status = Console(stderr=True).status(words)
-    timer = threading.Timer(PATIENCE, status.start)
+        status = Console(stderr=True).status(words)
+        start, stop = status.start, status.stop
+    timer = threading.Timer(PATIENCE, start)
     timer.daemon = True
     timer.start()
     try:
@@ -118,4 +184,4 @@ def working(words: str, show: bool | None = None) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-        status.stop()
+        stop()

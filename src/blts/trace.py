@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from . import diagnosis, statistics
-from .errors import ConfigError, counted
+from .errors import FRAMES, ConfigError, counted, needs
 from .record import Concluded, Diagnostics, Record
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from .drawing.picture import Picture
 
 POINTS = 200  # of a curve in a picture
-FRAMES = 'pip install "blts[frames]"'
 
 
 class RegretBand(NamedTuple):
@@ -409,23 +407,3 @@ def picture(traces: Mapping[str, Trace], scale: str) -> Picture:
         some = np.unique(np.searchsorted(band.times, spaced(band.times[0], band.times[-1], POINTS).round()))
         found.append(curves.Curve(label, *(column[some].tolist() for column in band)))
     return drawn(lambda: curves.picture(found, scale, "mean cumulative regret"))
-
-
-def needs(library: str, what: str, install: str) -> Any:
-    """A library that not everybody has installed.
-
-    Args:
-        library: its name.
-        what: needs it.
-        install: how to install it.
-
-    Returns:
-        The module.
-
-    Raises:
-        ConfigError: it is not installed.
-    """
-    try:
-        return importlib.import_module(library)
-    except ImportError:
-        raise ConfigError(f"{what} needs {library}; install it with: {install}.") from None

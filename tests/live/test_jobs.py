@@ -114,7 +114,7 @@ def test_a_job_that_fails_says_why(tmp_path, clock, monkeypatch):
     experiment, worker = made(tmp_path, strict=False, clock=clock), Worker(tmp_path / "blts.db", clock=clock)
 
     def failing(error):
-        def refresh(self, *, force=False):
+        def refresh(self, *, force=False, progress=None):
             raise error
 
         return refresh

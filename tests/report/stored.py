@@ -7,6 +7,7 @@ import io
 
 import numpy as np
 
+from blts.report.figures import ALL, SPECIAL
 from blts.studies import Cell, Result, Store, Study
 from blts.studies.store import encode
 
@@ -61,7 +62,7 @@ STUDY = Study(
     text="What *this* asks of `a < b`.\n\nAnd a second paragraph.",
     chapter="Bandits",
     metrics=("batches", "reward"),
-    figures=("curves", "rewards", "batches", "tradeoff", "growth", "distribution", "dots", "switches"),
+    figures=tuple(kind.name for kind in ALL if kind not in SPECIAL),
     labels={"blts": "Langevin TS"},
     printed=(
         {"agent": "blts", "batching": "static", "mean": 71.0, "sd": 16.0, "n": 10},

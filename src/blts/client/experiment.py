@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 from ..answers import Answer, Decision, Page, Refreshed, Told
 from ..errors import ConfigError, shown
+from ..progress import working
 from ..reading import Report
 from .connection import Connection
 
@@ -117,9 +118,18 @@ class RemoteExperiment:
         """Decisions whose unit was never exposed: they count for nothing. How many were not cancelled before."""
         return self._post("cancellations", {"decision_ids": list(decision_ids), "reason": _reason(reason)})["changed"]
 
-    def refresh(self, *, force: bool = False) -> Refreshed:
-        """Have the service's worker close the batch and write a new policy version, and wait for that."""
-        return Refreshed(**self._job("refresh", {"force": bool(force)}))
+    def refresh(self, *, force: bool = False, progress: bool | None = None) -> Refreshed:
+        """Have the service's worker close the batch and write a new policy version, and wait for that.
+
+        Args:
+            force: whether the batch is closed with the rewards that are in.
+            progress: whether a sign moves while it waits; None: in terminals and notebooks.
+
+        Returns:
+            The new version with its diagnostics, or why there is none.
+        """
+        with working(f"refreshing {self.name}", progress):
+            return Refreshed(**self._job("refresh", {"force": bool(force)}))
 
     def verify(self) -> list[str]:
         """Have the service's worker replay the ledger, and wait for that; the differences, of which there should be none."""

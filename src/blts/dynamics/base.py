@@ -143,8 +143,8 @@ class Certified(NamedTuple):
     >>> from blts.dynamics import Inventory
     >>> shop = Inventory()
     >>> found = shop.certify(shop.true)
-    >>> int(found.policy), round(float(found.gain), 2)
-    (6, -2.98)
+    >>> type(found).__name__, int(found.policy), round(float(found.gain), 2)
+    ('Certified', 6, -2.98)
     """
 
     policy: Tree

@@ -30,8 +30,8 @@ class Feedback(NamedTuple):
     >>> from blts.dynamics import LinearQuadratic
     >>> world = LinearQuadratic()
     >>> feedback = world.plan(world.true)
-    >>> bool(feedback.stabilises)
-    True
+    >>> type(feedback).__name__, bool(feedback.stabilises)
+    ('Feedback', True)
     """
 
     gain: Scalar

@@ -16,6 +16,7 @@ from ..agents import Agent, Belief
 from ..batching import Batching
 from ..errors import BltsError, ConfigError, shown
 from ..models import Model
+from ..progress import working
 from ..reading import Report
 from ..samplers import Chain
 from . import arms, asking, creating, deciding, exposing, refreshing, reports, status, telling
@@ -307,13 +308,21 @@ class Experiment(Pages, Marked):
         return telling.cancel(self.session, decision_ids, reason)
 
     @notices
-    def refresh(self, *, force: bool = False) -> Refreshed:
+    def refresh(self, *, force: bool = False, progress: bool | None = None) -> Refreshed:
         """Close the batch and write a new policy version, if all its rewards are in, their window has passed, or forced.
 
         Others go on asking and telling meanwhile; what they told enters the next refresh.
+
+        Args:
+            force: whether the batch is closed with the rewards that are in.
+            progress: whether a sign moves while it works; None: in terminals and notebooks.
+
+        Returns:
+            The new version with its diagnostics, or why there is none.
         """
-        objective.settle(self.session)
-        return refreshing.refresh(self.session, bool(force))
+        with working(f"refreshing {self.name}", progress):
+            objective.settle(self.session)
+            return refreshing.refresh(self.session, bool(force))
 
     @notices
     def add_arm(self, label: str, metadata: dict[str, Any] | None = None, *, reason: str = "", **options: float) -> int:

@@ -148,7 +148,7 @@ def run(experiment: Experiment, job: Job) -> Job:
     try:
         own = experiment.acting(job.actor)
         if job.kind == "refresh":
-            result = own.refresh(force=bool(job.detail["force"]))._asdict() if before is None else before
+            result = own.refresh(force=bool(job.detail["force"]), progress=False)._asdict() if before is None else before
         else:
             result = own.verify()
         state = "done"

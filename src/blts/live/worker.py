@@ -140,7 +140,7 @@ class Worker:
                 return None
             did = self._run_jobs(experiment)
             with noticed(experiment.session):
-                refreshed = experiment.refresh() if self._may(experiment) else None
+                refreshed = experiment.refresh(progress=False) if self._may(experiment) else None
                 if refreshed is not None and refreshed.refreshed:
                     new, others = refreshed, _written(experiment, self._seen[name], refreshed.version)
                     self._seen[name] = refreshed.version

@@ -40,7 +40,8 @@ class BlackJAX(Sampler):
     ...     import blackjax
     ...
     ...     return blackjax.barker_proposal(log_density, step_size=scale[0] ** 0.5)
-    >>> chain = Chain(BlackJAX(barker), steps=30)
+    >>> print(Chain(BlackJAX(barker), steps=30))
+    30 BlackJAX steps on all data
     """
 
     build: Build

@@ -99,9 +99,9 @@ class Chain:
         data = "all data" if self.minibatch is None else f"minibatches of {self.minibatch}"
         control = " with a control variate" if self.control_variate else ""
         unit = "Theorem 1's step" if self.scale == "theorem" else self.kernel.step_unit
-        size = short(self.kernel.step_size)
+        size = "" if self.kernel.step_size is None else f" of {short(self.kernel.step_size)} times {unit}"
         heat = "" if (t := short(self.kernel.temperature)) == "1" else f" at temperature {t}"
-        return f"{steps} {type(self.kernel).__name__} steps of {size} times {unit}{heat} on {data}{control}"
+        return f"{steps} {type(self.kernel).__name__} steps{size}{heat} on {data}{control}"
 
     def resolved(self, model: Model) -> Chain:
         """The chain with the scale that this model needs, and Theorem 1's minibatch size, refusing models without constants."""

@@ -163,7 +163,7 @@ def _history(database: Database, example: Example, now: float) -> None:
             at[0] = begin + delay
             _tell_all(experiment, example, chance, decided[part :: len(DELAYS)])
         at[0] = begin + DAY / TURNS - 1
-        experiment.refresh(force=True)
+        experiment.refresh(force=True, progress=False)
         if turn % TURNS == TURNS - 1:
             keep(experiment)
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import ConfigError
-from ...progress import working
 from .base import NOT_ACCEPTED, WAITS, AsJson, Db, Metric, Name, Request, app, opened
 from .contexts import from_options, read_contexts, refused
 from .output import done, in_words, print_json, say, show_table
@@ -241,8 +240,7 @@ def refresh(
     from ...live.learning import chains_in_words
 
     experiment = opened(db, name)
-    with working(f"refreshing {name}", show=False if as_json else None):
-        answer = experiment.refresh(force=force)
+    answer = experiment.refresh(force=force, progress=False if as_json else None)
     if as_json:
         print_json(answer._asdict())
     elif answer.refreshed and answer.in_use:
