@@ -148,3 +148,13 @@ def test_experiments_from_before_keep_the_draws_that_their_sampler_stood_for():
     assert repr(belief(before)) == repr(belief(stated))
     assert repr(belief(before)) != repr(belief(now))
     assert repr(belief(Spec.from_json(now.to_json()))) == repr(belief(now))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_later_refresh_compiles_nothing(tmp_path, shared, compiled):
+    """Factors of the prior, computed outside a program, were compiled again by every refresh."""
+    experiment = created(tmp_path / "blts.db", **(PRICED if shared else {"batching": "external"}))
+    for seed in range(3):
+        del compiled[:]
+        played(experiment, 10, seed)
+    assert compiled == []

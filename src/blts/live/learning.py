@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -44,6 +45,11 @@ def capacity_for(rows: int) -> int:
     while capacity < rows:
         capacity *= 4
     return capacity
+
+
+@partial(jax.jit, static_argnames="capacity")
+def _empty(agent: Agent, row: Row, capacity: int) -> Tree:
+    return agent.empty(row, capacity)
 
 
 @jax.jit
@@ -93,7 +99,7 @@ def load(agent: Agent, data: Data) -> Tree:
     """The agent's memory of these rows, as if it had been told them one by one. This is linear in their number."""
     rows, capacity = len(data.arms), capacity_for(len(data.arms))
     x: Any = () if data.x is None else jnp.zeros(data.x.shape[1])
-    empty = agent.empty(Row(x, jnp.zeros((), int), jnp.zeros(()), ()), capacity)
+    empty = _empty(agent, Row(x, jnp.zeros((), int), jnp.zeros(()), ()), capacity)
     all_rows, live = _padded(data), np.arange(capacity) < rows
     if not isinstance(empty, Log) or not agent.plain_memory:
         return _remember_all(agent, empty, all_rows, live)
