@@ -84,8 +84,29 @@ def knows_shares(delay: Delay) -> bool:
     >>> knows_shares(LostRewards(0.5, DelayFunction(lambda key, obs, action: 1)))
     False
     """
-    inner = delay.laws if isinstance(delay, DelayByArm) else (delay.delay,) if isinstance(delay, LostRewards) else ()
-    return provides(delay, "share_by") and all(map(knows_shares, inner))
+    return provides(delay, "share_by") and all(map(knows_shares, _inner(delay)))
+
+
+def _inner(delay: Delay) -> tuple[Delay, ...]:
+    """The laws that a law is made of."""
+    return delay.laws if isinstance(delay, DelayByArm) else (delay.delay,) if isinstance(delay, LostRewards) else ()
+
+
+def check_arms(name: str, delay: Delay, arms: int) -> None:
+    """Refuse laws by arm that are more or fewer than the arms.
+
+    Args:
+        name: of what is late.
+        delay: the law.
+        arms: how many arms there are.
+
+    Raises:
+        ConfigError: the numbers differ.
+    """
+    if isinstance(delay, DelayByArm) and len(delay.laws) != arms:
+        raise ConfigError(f"{name}: DelayByArm has {len(delay.laws)} laws for {arms} arms; give one law for each arm.")
+    for law in _inner(delay):
+        check_arms(name, law, arms)
 
 
 def _whole(delay: Array) -> Int[Array, "..."]:
@@ -262,6 +283,8 @@ class DelayByArm(Delay):
 
     def check(self):
         object.__setattr__(self, "laws", tuple(self.laws))
+        if not self.laws:
+            raise ConfigError("DelayByArm: give a law for each arm, one at least.")
         for law in self.laws:
             require_part("DelayByArm: laws", law, Delay, "GeometricDelay(50)")
 

@@ -14,13 +14,14 @@ from ._typing import Array, Float, Row
 from .agents.base import argmax
 from .agents.beliefs.forgetting import Forgetting
 from .agents.conversions import Conversions
-from .agents.stopping import Stopping
+from .agents.index import SequentialHalving
+from .agents.stopping import OnPosterior, StopAtEvidence, Stopping
 from .declared import provides, why_lost
 from .delays import Delay
 from .envs import Bandit, Contextual, Late
 from .errors import ConfigError
-from .models import Model, Tabular
-from .models.arms import arm
+from .models import Bernoulli, Model, Tabular
+from .models.arms import arm, stack
 from .models.drawing import prior_draws
 from .models.support import SUPPORTS, WITHIN, support_of_likelihood
 
@@ -43,15 +44,33 @@ def check_rewards(env: Any, agent: Any) -> None:
     Raises:
         ConfigError: which rewards do not fit the model.
     """
+    if (rule := _stopping(agent)) is not None:
+        name = type(rule).__name__
+        if isinstance(rule, OnPosterior):
+            _check_model(
+                env,
+                agent,
+                rule.believed,
+                f"the {type(rule.believed).__name__} model of {name} is",
+                "give the rule a model that fits",
+            )
+        elif isinstance(rule, StopAtEvidence) and rule.binary:
+            _check_model(env, agent, stack(Bernoulli(), rule.actions), f"{name} with binary=True is", "leave binary out")
     model = _believed(agent)
-    if model is None or not env.actions:
+    if model is not None:
+        _check_model(env, agent, model, f"the agent's {type(model).__name__} model is", "give the agent a model that fits")
+
+
+def _check_model(env: Any, agent: Any, model: Any, who: str, mend: str) -> None:
+    """Refuse a model of rewards that gives some of the environment's rewards no density, in the words that are given."""
+    if not env.actions:
         return
     ours, theirs = support_of_likelihood(model), env.support
     if ours == "real":
         return
     if ours is not None and theirs is not None:
         if ours not in WITHIN[theirs]:
-            _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model)
+            _refuse(f"rewards that are {SUPPORTS[theirs][1]}", model, who, mend)
         return
     if ours is None and env.pays_as_model and _same(env.model, model):
         return  # environment and agent share one model
@@ -59,19 +78,25 @@ def check_rewards(env: Any, agent: Any) -> None:
     holds, _ = SUPPORTS[model.support]
     wrong = rewards[~np.array([bool(ok) and holds(r) for ok, r in zip(possible, rewards.tolist(), strict=True)])]
     if wrong.size:
-        _refuse(f"{wrong[0]:.4g}", model)
+        _refuse(f"{wrong[0]:.4g}", model, who, mend)
 
 
-def check_private(agent: Any, batching: Any) -> None:
-    """Refuse batches whose ends tell of contexts that an agent promises to protect.
+def check_private(env: Any, agent: Any, batching: Any) -> None:
+    """Refuse batches whose ends, or counts of rewards, tell of what an agent promises to protect.
 
     Args:
+        env: the environment.
         agent: the agent.
         batching: the batching scheme.
 
     Raises:
-        ConfigError: which scheme to use.
+        ConfigError: what to use instead.
     """
+    if agent.privacy is not None and not agent.privacy.hides_actions and isinstance(env, Late) and env.silence == "zero":
+        raise ConfigError(
+            "A private agent shows how many rewards it was told in each batch, and with silence='zero' zeros are told later than "
+            "others, so that this tells of rewards; use silence='missing'."
+        )
     if agent.privacy is not None and agent.privacy.hides_actions and not batching.by_rounds:
         raise ConfigError(
             f"With contexts a private agent must not show what it plays, and batches of {type(batching).__name__} depend on that; "
@@ -120,9 +145,17 @@ def _conversions(agent: Any) -> Conversions | None:
     return agent
 
 
+def _stopping(agent: Any) -> Stopping | None:
+    """The stopping rule of an agent, however deep it is wrapped; None where there is none."""
+    while agent is not None and not isinstance(agent, Stopping):
+        agent = getattr(agent, "agent", None)
+    return agent
+
+
 def counts_rounds_by_rewards(part: Any) -> Any:
-    """The stopping rule or the forgetting belief of an agent, however deep it is wrapped; None where there is none."""
-    if part is None or isinstance(part, Stopping | Forgetting):
+    """What of an agent counts rounds by rewards, however deep it is wrapped: a stopping rule, a belief that forgets, or phases;
+    None where nothing does."""
+    if part is None or isinstance(part, Stopping | Forgetting | SequentialHalving):
         return part
     inner = (getattr(part, name, None) for name in ("agent", "belief"))
     return next((found for found in map(counts_rounds_by_rewards, inner) if found is not None), None)
@@ -248,11 +281,10 @@ def _same(one: Any, other: Any) -> bool:
     return kind == other_kind and all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def _refuse(paid: str, model: Any) -> None:
+def _refuse(paid: str, model: Any, who: str, mend: str) -> None:
     possible = SUPPORTS[model.support][1]
     raise ConfigError(
-        f"The environment pays {paid}, and the agent's {type(model).__name__} model is for rewards that are {possible}; "
-        "give the agent a model that fits, or misspecified=True to run it as it is."
+        f"The environment pays {paid}, and {who} for rewards that are {possible}; {mend}, or misspecified=True to run it as it is."
     )
 
 

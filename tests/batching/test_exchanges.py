@@ -283,10 +283,11 @@ def test_a_trace_has_exchanges_messages_and_numbers():
         assert trace.batches.tolist() == [5] * 3
         assert sent.up.tolist() == sent.down.tolist() == [20] * 3  # type: ignore[union-attr]
         sizes[name] = size = content(WORLD, agent)
-        up = size.up * (100 if size.rows else 20)
+        up = size.up * 20 + size.row * 100
         assert sent.numbers.tolist() == [up + 20 * size.down] * 3  # type: ignore[union-attr]
         assert trace.summary()["messages_mean"] == 40
-    assert [sizes[name].rows for name in sizes] == [False, False, True]
+    assert [size.row for size in sizes.values()] == [0, 0, 2]
+    assert sizes["rows"].up == 0
     assert sizes["exact"].down == 2 * 3  # mean and sd of every arm
     assert sizes["rows"].down == 4 * 3 + 3  # the pool's members, and how often each arm was played
     assert simulate(0, WORLD, Thompson(MODEL, Exact()), Fixed(20), horizon=100, replications=3).messages is None

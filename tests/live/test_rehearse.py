@@ -38,6 +38,9 @@ SPECS = {
     "from the vector": {"draw": "vector"},
     "UCB": {"sampler": "ucb1"},
     "learned delays": {"window": 6 * HOUR, "default_reward": 0.0, "delay": "learned", "refresh_seconds": 4 * HOUR},
+    "by chance": {"batching": {"name": "geometric", "rate": 0.05}},
+    "several agents": {"batching": {"name": "exchanges", "agents": 4, "leave": 0.1}},
+    "forgotten": {"forget": 10 * HOUR, "window": 3 * HOUR, "default_reward": 0.0, "refresh_seconds": 4 * HOUR},
     "chains": {"sampler": "blts", "batching": {"name": "fixed", "size": 40}},
 }
 HEAVY = ("chains", "from the vector", "external")  # these compile, or refresh at every step

@@ -133,6 +133,10 @@ BAD = {
     "metrics not a list": ("metrics = 3\n" + TOML, "line 1: metrics must be a list of names; got 3."),
     "conditions a number": ("conditions = 3", "line 1: conditions must be a list of tables"),
     "text for a flag": (TOML + 'drawn = "no"\n', "line 14: drawn must be true or false; got 'no'."),
+    "parts that do not go together": (
+        TOML + 'silence = "zero"\ndelay = 3\n',
+        "Zeros are never told here",
+    ),
     "a horizon beyond 32 bits": (TOML.replace("horizon = 12", "horizon = 3000000000"), "line 12: horizon must be a whole"),
     "no agent": (TOML.replace('agent = "ucb1"', ""), "A condition to simulate needs 'agent'"),
     "a bad name": ('name = "a/b"\n' + TOML, "A study's name has letters, digits, '-' and '_' only"),

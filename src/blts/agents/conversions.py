@@ -19,10 +19,11 @@ from .._module import module, require_part, static
 from .._typing import Array, Bool, Float, Int, Row, Tree
 from ..arrays import count
 from ..declared import why_lost
-from ..delays import Delay, delay_of, knows_shares
+from ..delays import Delay, check_arms, delay_of, knows_shares
 from ..errors import ConfigError, whole
 from ..models.bernoulli import Successes
 from .base import Agent
+from .beliefs.private import holds_private
 
 LEARNED = "learned"
 GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, are spread evenly: which pending plays count is not left to chance
@@ -76,6 +77,7 @@ class Conversions(Agent):
         require_part("Conversions: agent", self.agent, Agent, "Thompson(Bernoulli(), arms=3)")
         if self.delay is not None and not (isinstance(self.delay, str) and self.delay == LEARNED):
             object.__setattr__(self, "delay", delay_of(self.delay))
+            check_arms("Conversions", self.delay, self.agent.actions)
             if not knows_shares(self.delay):
                 why = why_lost(self.delay, "share_by")
                 raise ConfigError(
@@ -84,6 +86,10 @@ class Conversions(Agent):
                 )
         if self.window is not None:
             whole("window", self.window, 0)
+        if holds_private(self.agent):
+            raise ConfigError(
+                "Conversions weighs every play anew at each refresh, and a private agent releases each once; leave out one of them."
+            )
 
     def __str__(self) -> str:
         how = {None: "silence is a failure until it ends", LEARNED: "silence weighed by the delays seen so far"}
@@ -193,7 +199,8 @@ class Conversions(Agent):
         if self.window is None:
             return share
         whole_share = self.delay.share_by(jnp.full_like(age, self.window), plays.rows.action)
-        return jnp.where(age >= self.window, 1.0, share / whole_share)
+        # Where no conversion can come within the window, silence says nothing until its end.
+        return jnp.where(age >= self.window, 1.0, share / jnp.maximum(whole_share, jnp.finfo(share.dtype).tiny))
 
 
 def seen_share(came: Float[Array, " rounds"], converted: Bool[Array, " rounds"], now: Int[Array, ""]) -> Float[Array, " rounds"]:

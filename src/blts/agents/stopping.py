@@ -23,6 +23,7 @@ from ..models.moments import Moments
 from ..record import Conclusion
 from . import propensity
 from .base import Agent, argmax
+from .beliefs.private import holds_private
 
 
 class Watched(NamedTuple):
@@ -76,6 +77,11 @@ class Stopping(Agent):
         require_part(f"{type(self).__name__}: agent", self.agent, Agent, "Uniform(3)")
         if self.agent.observes_first or not self.agent.actions:
             raise ConfigError(f"{type(self).__name__} stops agents that compare arms; {type(self.agent).__name__} plans in an MDP.")
+        if holds_private(self.agent):
+            raise ConfigError(
+                f"{type(self).__name__} looks at rewards without noise, and what a private agent plays must not depend on them; "
+                "leave out one of them."
+            )
         if self.agent.model is not None and self.agent.model.contextual:
             raise ConfigError(f"{type(self).__name__} compares arms without contexts, and the model of the agent has contexts.")
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from .._module import at_least, module, require_part, static
 from .._typing import Array, Int, Tree
-from ..declared import rests_on
+from ..declared import provides, rests_on
+from ..errors import ConfigError
 from .base import Batching
 
 
@@ -43,6 +44,11 @@ class Aged(Batching):
     def check(self):
         require_part("Aged: scheme", self.scheme, Batching, "DoublingCounts()")
         at_least(self, "rounds", 1)
+        if provides(self.scheme, "sent"):
+            raise ConfigError(
+                f"Aged: {type(self.scheme).__name__} counts the messages of its own batches, and none of those that end by age; "
+                "give it a rule such as Exchanges(10, Fixed(65))."
+            )
 
     def __str__(self) -> str:
         return f"{str(self.scheme).rstrip('.')}, and after {self.rounds} rounds at the latest."

@@ -33,7 +33,7 @@ def forgetting(belief: agents.Belief, forget: Any) -> agents.Belief:
     match forget.split() if isinstance(forget, str) else []:
         case ["discount", number] if _is_number(number):
             return agents.Discounted(belief, float(number))
-        case ["window", number] if number.isdigit():
+        case ["window", number] if number.isdecimal():
             return agents.Windowed(belief, int(number))
         case ["restart", *rest] if (numbers := [word for word in rest if word != "everywhere"]) == [] or (
             len(numbers) == 1 and _is_number(numbers[0])

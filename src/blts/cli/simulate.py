@@ -150,7 +150,7 @@ def _show(chosen: Condition, seed: int, trace: Trace) -> None:
     if trace.messages:
         console.print(trace.messages.content, style="dim")
     if trace.in_flight is not None:
-        console.print(f"Plays in flight at the end: {summary['in_flight_mean']:.1f}", style="dim")
+        console.print(f"Plays whose rewards were not told by the end, late or lost: {summary['in_flight_mean']:.1f}", style="dim")
     if trace.chains:
         console.print(trace.chains, style="dim")
     for warning in trace.warnings:

@@ -8,7 +8,7 @@ import numpy as np
 from .. import _random
 from .._module import Contract, array, finite, is_concrete, module, positive, require, short, static
 from .._typing import Array, Float, Int, Numbers, PRNGKey
-from ..declared import required
+from ..declared import required, rests_on
 from ..errors import ConfigError
 
 Means = Float[Array, " arms"]
@@ -101,6 +101,7 @@ class RandomWalk(Drift):
             moved = jnp.where(moved > self.high, 2 * self.high - moved, moved)
         return jnp.clip(moved, self.low, self.high)  # a step longer than the whole interval ends at its limit
 
+    @rests_on("after")
     def limits(self, base):
         low = -np.inf if self.low is None else float(self.low)
         high = np.inf if self.high is None else float(self.high)
@@ -152,6 +153,7 @@ class AbruptChanges(Drift):
         places = 1 + jnp.minimum((_random.uniform(key_which) * (arms - 1)).astype(int), arms - 2)
         return jnp.where(now, means[(jnp.arange(arms) + places) % arms], means)
 
+    @rests_on("after")
     def limits(self, base):
         if base.size < 2:
             raise ConfigError("AbruptChanges: one arm has none to exchange its mean with; give two arms or more.")
@@ -191,5 +193,6 @@ class Seasonal(Drift):
     def after(self, key, t, base, means):
         return self._at(t + 1, base)
 
+    @rests_on("after")
     def limits(self, base):
         return float(base.min() - self.amplitude), float(base.max() + self.amplitude)

@@ -69,6 +69,13 @@ class Drifting(Env):
         if not provides(model, "theta_of_mean") or model.contextual:
             raise ConfigError(f"Drifting: the means of {name} rewards do not say what θ is; use a model with theta_of_mean.")
         limits = self.drift.limits(self._base)
+        first = np.asarray(self.drift.first(jnp.asarray(self._base)), float)
+        slack = 1e-5 * np.abs(first).max()
+        if not (first.min() >= limits[0] - slack and first.max() <= limits[1] + slack):
+            raise ConfigError(
+                f"Drifting: the drift begins with means {short(first)} and promises means between {limits[0]:g} and {limits[1]:g}; "
+                "override first and limits so that they agree."
+            )
         for limit in limits:
             if not self._possible(limit):
                 raise ConfigError(

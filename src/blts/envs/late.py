@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from .. import _random
 from .._module import module, require_part, static
 from .._typing import Array, Int, Scalar
-from ..delays import NEVER, Delay, delay_of
+from ..delays import NEVER, Delay, check_arms, delay_of
 from ..errors import ConfigError, whole
 from .base import Arrival, Env
 
@@ -50,6 +50,7 @@ rounds or not at all; silence is a reward of zero.
         if isinstance(self.env, Late):
             raise ConfigError("Late: env is late already; give the environment inside it.")
         object.__setattr__(self, "delay", delay_of(self.delay))
+        check_arms("Late", self.delay, self.env.actions)
         if self.window is not None:
             whole("window", self.window, 0)
         if self.silence not in SILENCES:
@@ -70,8 +71,8 @@ rounds or not at all; silence is a reward of zero.
 
     @property
     def support(self) -> str | None:
-        """That of the environment: what is told is a reward or 0, which the rewards of a world with silence can be."""
-        return self.env.support
+        """That of the environment, and 0 where silence is told as 0."""
+        return "nonnegative" if self.silence == "zero" and self.env.support == "positive" else self.env.support
 
     @property
     def model(self) -> Any:

@@ -119,7 +119,7 @@ def simulate(
     root, rounds = as_key(key), recorded_times(times, horizon)
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
     with explained(env, agent, batching, horizon):
-        check_private(agent, batching)
+        check_private(env, agent, batching)
         check_told(env, agent)
         if not misspecified:
             check_rewards(env, agent)

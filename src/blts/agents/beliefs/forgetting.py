@@ -6,8 +6,10 @@ import dataclasses
 
 from ..._module import require_part
 from ...declared import fact, rests_on
+from ...errors import ConfigError
 from ...models import marginal
 from .base import Belief
+from .private import holds_private
 
 
 class Forgetting:
@@ -20,6 +22,11 @@ class Forgetting:
 
     def check(self):
         require_part(f"{type(self).__name__}: belief", self.belief, Belief, "Exact() or Perturb(sgld())")
+        if holds_private(self.belief):
+            raise ConfigError(
+                f"{type(self).__name__} tells its belief the same rows at every refresh, and Private releases a row once; leave "
+                "out one of them."
+            )
 
     def check_model(self, model):
         return dataclasses.replace(self, belief=self.belief.check_model(model))  # type: ignore[type-var]

@@ -58,6 +58,19 @@ class PrivateState(NamedTuple):
     """What the server had when it last released something: its own, and no part of a release."""
 
 
+def holds_private(part: Any) -> bool:
+    """Whether an agent or a belief draws from private releases, however deep it is wrapped.
+
+    Args:
+        part: the agent or the belief.
+
+    Returns:
+        Whether there is a `Private` in it.
+    """
+    inner = (getattr(part, name, None) for name in ("agent", "belief"))
+    return isinstance(part, Private) or any(holds_private(each) for each in inner if each is not None)
+
+
 @module
 class Private(Belief):
     """Another belief, on sums that are released at batch ends with Gaussian noise: ρ-zCDP for each row (see `privacy`).

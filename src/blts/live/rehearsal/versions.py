@@ -7,8 +7,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from ... import _random
 from ..._typing import PRNGKey, Tree
 from .. import policy, priors
 from ..arms import Held, carried
@@ -91,7 +93,8 @@ class Versions:
         self.states = _host(jax.vmap(lambda key: policy.start(key, agent))(keys))
         self.laws, self.by_law = np.zeros((R, K), empty_dtype()), np.zeros(R, bool)
         """Where arms are drawn from the propensities, these, and elsewhere 0: `Law` computes them if a report needs them."""
-        self.clock = _host(jax.vmap(lambda key: policy.start_clock(key, self.built.batching, K))(keys))
+        begun = jax.vmap(lambda key: policy.start_clock(key, self.built.batching, K))(keys)
+        self.clock, self._has_keys = _host(begun), jax.tree.map(_is_key, begun)
 
     def decide(self, limits: np.ndarray) -> Choices:
         """Up to so many decisions of each replication."""
@@ -102,13 +105,14 @@ class Versions:
         for by_law in np.unique(self.by_law[limits > 0]):
             some = self.by_law == by_law
             limited = np.where(some, limits, 0).astype(np.int32)
-            args: Any = (self.keys, self.agents, self.built.batching, policy.Frozen(*frozen), before, self.built.mixture, limited)
+            clock = self._with_keys(before)
+            args: Any = (self.keys, self.agents, self.built.batching, policy.Frozen(*frozen), clock, self.built.mixture, limited)
             clock, found = policy.decide_for_many(*args, size=size, strict=self.spec.strict, by_law=bool(by_law))
             live = np.asarray(found.live)
             arms, closes = np.where(live, found.arms, arms), np.where(live, found.closes, closes)
             p = np.where(live[..., None], found.propensities, p)
             count += live.sum(1)
-            self.clock = jax.tree.map(lambda new, old, s=some: _where(s, np.asarray(new), old), clock, self.clock)
+            self.clock = jax.tree.map(lambda new, old, s=some: _where(s, new, old), _host(clock), self.clock)
         every = np.zeros((R, size, len(self.plan.arms)), p.dtype)
         every[..., list(self.active)] = p
         return Choices(np.array(self.active)[arms], every, closes, count)
@@ -204,12 +208,16 @@ class Versions:
         """
         built = self.spec.build(self.active, self.spec.arms, prior)
         state, clock = jax.tree.map(lambda x: x[r], (before.states, before.clock))
-        held = Held(before.active, state, policy.Clock(*clock))
+        held = Held(before.active, state, policy.Clock(*before._with_keys(clock)))
         frozen, ticks = carried(self.keys[r], held, self.active, built, version, self.spec.draw)
-        new = built.agent, frozen.state, ticks
+        new = built.agent, frozen.state, _host(ticks)
         jax.tree.map(lambda old, x: old.__setitem__(r, x), (self.agents, self.states, self.clock), new)
         self.by_law[r] = bool(frozen.by_law)
         self.laws[r] = np.asarray(frozen.law) * self.by_law[r]
+
+    def _with_keys(self, clock: Any) -> Any:
+        """A clock whose words of keys, which arrays hold, are keys again."""
+        return jax.tree.map(lambda key, x: _random.from_words(x) if key else x, self._has_keys, clock)
 
     def law(self, r: int, t: int) -> Law:
         """What a replication's agent plays after t decisions."""
@@ -218,7 +226,12 @@ class Versions:
 
 
 def _host(tree: Any) -> Any:
-    return jax.tree.map(lambda x: np.array(x), tree)
+    """As arrays of NumPy, keys as their words."""
+    return jax.tree.map(lambda x: np.array(_random.words_of(x) if _is_key(x) else x), tree)
+
+
+def _is_key(x: Any) -> bool:
+    return isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
 
 
 def _where(which: np.ndarray, new: np.ndarray, old: np.ndarray) -> np.ndarray:

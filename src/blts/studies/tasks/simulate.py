@@ -12,6 +12,7 @@ from ...catalogue import condition as build
 from ...errors import ConfigError, whole
 from ...problems import PRIORS
 from ...simulation import simulate
+from ...specification import check_private, check_told
 from ..spec import Condition
 from .base import About, Arrays
 
@@ -43,6 +44,8 @@ class Simulate:
             if name not in given:
                 raise ConfigError(f"A condition to simulate needs {name!r}, such as {EXAMPLES[name]!r}.")
         chosen = built(given)
+        check_private(chosen.env, chosen.agent, chosen.batching)  # before the cells of other conditions have run for hours
+        check_told(chosen.env, chosen.agent)
         drawn = bool(given.get("drawn", False))
         used = drawn or registry.find("agent", given["agent"]).about.get("prior", True) or given.get("prior") not in {None, *PRIORS}
         used = used or given.get("stop") is not None  # a stopping rule may look at a posterior, whatever the agent does
