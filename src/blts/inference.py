@@ -78,6 +78,14 @@ class Check(NamedTuple):
 class Posterior:
     """Draws from a posterior, with diagnostics: the result of `posterior`.
 
+    Args:
+        model: the model of the arm.
+        belief: the belief that made the draws.
+        rows: the rewards, with their contexts.
+        draws: θ, `[draws, dim]`.
+        mean_reward: the mean reward of each draw, over the contexts where there are any, `[draws]`.
+        diagnostics: diagnostics of the chains; NaN where one does not apply.
+
     >>> import blts
     >>> found = blts.posterior(blts.Bernoulli(), [1, 0, 0, 1, 0, 0])
     >>> found.draws.shape, found.warnings, round(float(found.mean_reward.mean()), 1)
@@ -85,17 +93,11 @@ class Posterior:
     """
 
     model: Model
-    """The model of the arm."""
     belief: Belief
-    """The belief that made the draws."""
     rows: Row
-    """The rewards, with their contexts."""
     draws: np.ndarray
-    """θ, `[draws, dim]`."""
     mean_reward: np.ndarray
-    """The mean reward of each draw, over the contexts where there are any, `[draws]`."""
     diagnostics: Info
-    """Diagnostics of the chains; NaN where one does not apply."""
 
     @property
     def warnings(self) -> list[str]:
