@@ -1,9 +1,10 @@
-"""Where compiled programs are kept between runs."""
+"""Where compiled programs are kept between runs, and how many a process can hold."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import os
 import pathlib
 import stat
@@ -54,6 +55,42 @@ def private_folder() -> pathlib.Path | None:
         return folder
     except (OSError, RuntimeError):  # RuntimeError: this user has no home folder
         return None
+
+
+MAPPINGS = 0.5
+"""Share of the memory mappings that Linux allows a process, beyond which its compiled programs are let go."""
+
+
+def make_room() -> None:
+    """Let compiled programs go where there are too many of them for the system.
+
+    XLA takes some five hundred memory mappings for a simulation, Linux allows a process 65,530 by default (`vm.max_map_count`), and
+    LLVM ends the process that wants more: after a hundred and twenty conditions. Whoever runs a program that was let go loads it
+    again from the folder of `keep_programs`.
+    """
+    if mappings() > MAPPINGS * most_mappings():
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+
+
+def mappings() -> int:
+    """How many memory mappings this process has; 0 where the system does not say."""
+    try:
+        with open("/proc/self/maps", "rb") as lines:
+            return sum(1 for _ in lines)
+    except OSError:
+        return 0
+
+
+@functools.cache
+def most_mappings() -> int:
+    """How many it may have; Linux's default where the system does not say."""
+    try:
+        return int(pathlib.Path("/proc/sys/vm/max_map_count").read_text())
+    except (OSError, ValueError):
+        return 65_530
 
 
 def give_back_memory() -> None:

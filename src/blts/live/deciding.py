@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from .._typing import Tree
-from ..compilation import give_back_memory
+from ..compilation import give_back_memory, make_room
 from . import policy
 from .features import Observed
 from .showing import observed
@@ -69,6 +69,7 @@ def compile_ahead(session: Session, n: int) -> None:
         row = session.row(c)
         current = session.policy(c, row.version)
     if (len(current.active), size) not in session.compiled:
+        make_room()
         nothing = observed(session.spec, current, [])
         _chunk(session, current, session.ticks(row, current), 0, size, () if nothing is None else nothing.part(0, 0, size))
         session.compiled.add((len(current.active), size))

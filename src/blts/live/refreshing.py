@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import sqlalchemy as sa
 
-from ..compilation import give_back_memory
+from ..compilation import give_back_memory, make_room
 from . import entries, ledger, policy, releases, schema
 from .answers import Refreshed, rewards_in_words
 from .closing import Closed, by_cadence, next_began
@@ -207,6 +207,7 @@ def _misfits(made: Policy, data: Data) -> list[str]:
 def _compile(session: Session, current: Policy) -> None:
     """Compile the program of propensities, the largest, before rewards are read: both at once take the most memory."""
     if len(current.active) not in session.compiled_laws:
+        make_room()
         policy.freeze(current.built.agent, current.frozen.state, session.spec.draw, current.built.obs)
         session.compiled_laws.add(len(current.active))
         give_back_memory()

@@ -20,6 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from .. import leap, loop
 from .._typing import PRNGKey
+from ..compilation import make_room
 from ..record import Record
 from . import stored
 
@@ -183,6 +184,7 @@ def _program(engine: str, inputs: tuple[Any, ...], sizes: Sizes, threaded: bool)
     if shape not in _PROGRAMS:
         with _COMPILING.setdefault(shape, threading.Lock()):
             if shape not in _PROGRAMS:
+                make_room()
                 settings = {"capacity": sizes.rounds, "replications": sizes.replications, "keep_actions": sizes.keep_actions}
                 nothing = (np.int32(0),) * 3  # no rounds of no replications
                 program = _kept(engine, (*inputs, *nothing), settings, threaded) or _traced(engine, settings, threaded)

@@ -10,7 +10,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
-from ..compilation import keep_programs
+from ..compilation import keep_programs, make_room
 from ..errors import ConfigError, UnknownName, whole
 from .spec import Cell
 
@@ -20,6 +20,7 @@ Done = Iterator[tuple[Cell, bytes]]
 def compute(cell: Cell) -> bytes:
     """A cell's result as it is stored. A process of its own keeps its programs where the others do."""
     keep_programs()
+    make_room()
     from .. import registry
     from .provenance import here
     from .reading import load_source
