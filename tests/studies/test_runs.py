@@ -12,6 +12,8 @@ from blts import condition, registry, simulate
 from blts.errors import BltsError, ConfigError
 from blts.studies import Shard, Store, plan_file, run
 from blts.studies.engines import compute
+from blts.studies.running import TOGETHER, in_order
+from blts.studies.spec import Cell
 from blts.studies.store import decode
 from small import arrays_of, blts, same
 
@@ -35,6 +37,16 @@ def test_blocks_change_no_number(whole, tmp_path):
     elsewhere = Store.create(tmp_path / "mutant")
     run([shifted], elsewhere)
     assert not same(arrays_of(shifted, elsewhere), arrays_of(study, store))
+
+
+def test_blocks_of_some_conditions_come_before_the_next_conditions():
+    """All first blocks first, the mutant, would load every program again for every block, where a process cannot hold them all."""
+    cells = [Cell("simulate", {"x": i}, 0, first, 5) for i in range(2 * TOGETHER + 1) for first in (0, 5, 10)]
+    ordered = [(cell.condition["x"], cell.first) for cell in in_order(cells[::-1])]
+    assert sorted(ordered) == [(cell.condition["x"], cell.first) for cell in cells]
+    groups = [ordered[: 3 * TOGETHER], ordered[3 * TOGETHER : 6 * TOGETHER], ordered[6 * TOGETHER :]]
+    assert [len({x for x, _ in group}) for group in groups] == [TOGETHER, TOGETHER, 1]
+    assert all([first for _, first in group] == sorted(first for _, first in group) for group in groups)
 
 
 @pytest.mark.slow

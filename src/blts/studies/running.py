@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ..errors import ConfigError
 from .engines import engine_named
 from .provenance import version_for
-from .spec import Cell, Study
+from .spec import Cell, Study, canonical
 from .store import Heading, Store
 
 
@@ -29,6 +29,26 @@ class Shard(NamedTuple):
 
 ALL = Shard()
 UNTITLED = Heading()
+
+
+TOGETHER = 40
+"""Conditions whose blocks are computed before those of others: a process holds the programs of so many (`compilation.make_room`)."""
+
+
+def in_order(cells: Sequence[Cell]) -> list[Cell]:
+    """Cells in the order in which they are computed: of some conditions the first blocks, then the later ones, which find what the
+    first compiled; then of the next conditions.
+
+    Args:
+        cells: distinct ones.
+
+    Returns:
+        The same, in order.
+    """
+    place: dict[str, int] = {}
+    for cell in cells:
+        place.setdefault(canonical([cell.task, cell.condition]), len(place))
+    return sorted(cells, key=lambda cell: (place[canonical([cell.task, cell.condition])] // TOGETHER, cell.first))
 
 
 class Progress(NamedTuple):
@@ -57,8 +77,7 @@ def run(
     compute_all = engine_named(engine, workers, address)
     studies = [dataclasses.replace(study, version=version_for(study)) for study in studies]
     store.begin(studies, heading)
-    distinct = {store.path(cell): cell for study in studies for cell in study.cells()}
-    cells = sorted(distinct.values(), key=lambda cell: cell.first)  # later blocks find what the first ones compiled
+    cells = in_order(list({store.path(cell): cell for study in studies for cell in study.cells()}.values()))
     mine = cells[shard.number - 1 :: shard.parts]
     missing, damaged = store.sweep(mine)
     began(Progress(len(mine), len(mine) - len(missing), tuple(damaged)))
