@@ -32,7 +32,7 @@ UNTITLED = Heading()
 
 
 TOGETHER = 40
-"""Conditions whose blocks are computed before those of others: a process holds the programs of so many (`compilation.make_room`)."""
+"""Conditions whose blocks are computed before those of others: a process can hold the programs of so many (`make_room`)."""
 
 
 def in_order(cells: Sequence[Cell]) -> list[Cell]:
