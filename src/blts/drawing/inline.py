@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
-from .style import COLOURS, GREY, Look
+from .style import COLOURS, GREY, HALO, Look
 
 TOLERANCE = 0.12
 """A point of a line is left out where the line passes it this close, in points of 1/72 inch: a sixth of a hair."""
@@ -46,6 +48,7 @@ def inline(svg: bytes, number: int) -> str:
     known = variables()
     text = re.sub(r"(?<=[: ])#[0-9a-f]{6}(?=[;\"])", lambda c: f"var({known[c[0]]})" if c[0] in known else c[0], text)
     text = re.sub(r'style="([^"]*)"', lambda s: f'style="{s[1].replace(": ", ":").replace("; ", ";")}"', text)
+    text = re.sub(rf'<g id="{HALO}\d+">', f'<g class="{HALO}">', text)
     used = set(re.findall(r"(?<=#)[\w-]+", text))
     text = re.sub(r' id="([^"]+)"', lambda i: f' id="f{number}-{i[1]}"' if i[1] in used else "", text)
     text = re.sub(r'(url\(|xlink:href=")#', rf"\1#f{number}-", text).replace("xlink:href", "href")
@@ -69,8 +72,20 @@ def _path(d: str) -> str:
 def _line(piece: str) -> str:
     numbers = [float(word) for word in re.findall(r"-?[\d.]+(?:e-?\d+)?", piece)]
     points = list(zip(numbers[::2], numbers[1::2], strict=True))
-    kept = simplified(points)
-    return "M" + " ".join(f"{_tenth(x)} {_tenth(y)}" for x, y in kept) + ("z" if piece.endswith("z") else "")
+    tenths = [(round(10 * x), round(10 * y)) for x, y in simplified(points)]
+    steps = [v for (x0, y0), (x1, y1) in pairwise(tenths) for v in (x1 - x0, y1 - y0)]
+    path = "M" + _joined(tenths[0]) + ("l" + _joined(steps) if steps else "")
+    return path + ("z" if piece.endswith("z") else "")
+
+
+def _joined(tenths: Sequence[int]) -> str:
+    """Tenths as SVG writes numbers: no zero before the point, and no blank before a minus.
+
+    >>> _joined([5, -3, 120])
+    '.5-.3 12'
+    """
+    words = [f"{n / 10:g}".replace("0.", ".", 1) if abs(n) < 10 and n else f"{n / 10:g}" for n in tenths]
+    return " ".join(words).replace(" -", "-")
 
 
 def simplified(points: list[tuple[float, float]], tolerance: float = TOLERANCE) -> list[tuple[float, float]]:

@@ -166,11 +166,25 @@ def to_svg(draw: Callable[[], Figure], *, text: bool = False) -> tuple[bytes, fl
     with matplotlib.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a label may have signs that the font has not
         figure = draw()
+        if text:
+            _halo_by_style(figure)
         content = io.BytesIO()
         whole = figure.get_tightbbox().padded(0.06)  # labels beside the last panel may reach beyond the figure
         figure.savefig(content, format="svg", metadata={"Date": None, "Creator": None}, bbox_inches=whole)
         svg = PATH.sub(_rounded, content.getvalue())
         return svg.replace(b"'DejaVu Sans'", b"'DejaVu Sans', Verdana, sans-serif"), float(whole.width)
+
+
+HALO = "halo"
+"""What the ids of texts with a halo begin with, where a style sheet draws it."""
+
+
+def _halo_by_style(figure: Figure) -> None:
+    """Mark texts with an effect in place of drawing it: matplotlib draws such a text as a shape of some thousand bytes."""
+    from matplotlib.text import Text
+
+    for i, words in enumerate(found for found in figure.findobj(match=Text) if found.get_path_effects()):
+        words.set(path_effects=[], gid=f"{HALO}{i}")
 
 
 PATH = re.compile(rb' d="M[^"]*"')
