@@ -83,7 +83,8 @@ def privacy_of(given: object) -> Privacy | None:
     for name in SETTINGS[:3]:
         value = given.get(name)
         if not isinstance(value, int | float) or isinstance(value, bool) or not -1e30 < value < 1e30:
-            raise ConfigError(f"privacy needs the number {name}, such as {EXAMPLE}; got {shown(value)}.")
+            got = f"got {shown(value)}" if name in given else "it is missing"
+            raise ConfigError(f"privacy needs the number {name}, such as {EXAMPLE}; {got}.")
     rows = given.get("rows", 1)
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= 1_000_000:
         raise ConfigError(f"rows of privacy must be a whole number from 1 to 1,000,000; got {shown(rows)}.")
