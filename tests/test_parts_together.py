@@ -8,6 +8,7 @@ import pytest
 
 from blts import (
     Aged,
+    Agent,
     Bandit,
     Bernoulli,
     ConfigError,
@@ -92,6 +93,38 @@ def test_what_would_break_privacy_is_refused(make, words):
     """They released a row again, or played by rewards that were not released."""
     with pytest.raises(ConfigError, match=words):
         make()
+
+
+class _Mine(Agent):
+    """A user's agent around another one, in a field with a name of its own."""
+
+    plays_like: Agent
+    actions: int = 3
+
+    def init(self, key):
+        return self.plays_like.init(key)
+
+    def act(self, key, state, obs, played):
+        return self.plays_like.act(key, state, obs, played)
+
+    def empty(self, row, capacity):
+        return self.plays_like.empty(row, capacity)
+
+    def remember(self, history, row, live):
+        return self.plays_like.remember(history, row, live)
+
+    def observe(self, keys, states, histories):
+        return self.plays_like.observe(keys, states, histories)
+
+
+def test_what_is_inside_an_agent_of_ones_own_is_found_whatever_its_field_is_called():
+    """Only fields named `agent` and `belief` were looked into, so that everything below went through without a word."""
+    with pytest.raises(ConfigError, match="without noise"):
+        StopAtEvidence(_Mine(Thompson(MODEL, PRIVATE)))
+    with pytest.raises(ConfigError, match="Windowed counts a round for each reward"):
+        check_told(Late(SHOP, FixedDelay(3)), _Mine(Thompson(MODEL, Windowed(Exact(), 10))))
+    with pytest.raises(ConfigError, match="leave binary out"):
+        check_rewards(NORMAL, _Mine(StopAtEvidence(Uniform(3), binary=True)))
 
 
 def test_when_a_private_reward_is_told_must_not_tell_what_it_is():

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import inspect
 import json
+from collections.abc import Iterator
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
@@ -210,6 +211,25 @@ def require_part(where: str, value: Any, base: type, example: str, names: str = 
     if lacking:
         why = why_lost(value, lacking[0])
         raise ConfigError(why or f"{name} must define {', '.join(lacking)}, as every {kind} does: see help(blts.{kind}).")
+
+
+def parts_within(value: Any) -> Iterator[Any]:
+    """A part, and every part that it holds in its fields, however deep: whatever an agent, a belief or an environment wraps.
+
+    Args:
+        value: a part.
+
+    Yields:
+        The part itself first.
+    """
+    yield value
+    fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+    held = [getattr(value, field.name) for field in fields]
+    for each in held:
+        if isinstance(each, tuple | list):
+            held.extend(each)
+        elif isinstance(each, Contract):
+            yield from parts_within(each)
 
 
 def _takes(cls: type, fields: tuple[dataclasses.Field, ...]) -> str:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random, contexts
-from ._module import short
+from ._module import parts_within, short
 from ._typing import Array, Float, Row
 from .agents.base import argmax
 from .agents.beliefs.forgetting import Forgetting
@@ -44,7 +44,7 @@ def check_rewards(env: Any, agent: Any) -> None:
     Raises:
         ConfigError: which rewards do not fit the model.
     """
-    if (rule := _stopping(agent)) is not None:
+    if (rule := _first(agent, Stopping)) is not None:
         name = type(rule).__name__
         if isinstance(rule, OnPosterior):
             _check_model(
@@ -130,7 +130,7 @@ def check_told(env: Any, agent: Any) -> None:
         raise ConfigError(
             "Conversions is for silence='zero'; with silence='missing' zeros are told too: give the agent without Conversions."
         )
-    waits = _conversions(agent)
+    waits = _first(agent, Conversions)
     if waits is not None and isinstance(waits.delay, Delay) and waits.window != env.window:
         raise ConfigError(
             f"Conversions waits for window={waits.window} and the environment for window={env.window}, so that silence would be "
@@ -138,27 +138,15 @@ def check_told(env: Any, agent: Any) -> None:
         )
 
 
-def _conversions(agent: Any) -> Conversions | None:
-    """The `Conversions` of an agent, however deep it is wrapped; None where there is none."""
-    while agent is not None and not isinstance(agent, Conversions):
-        agent = getattr(agent, "agent", None)
-    return agent
-
-
-def _stopping(agent: Any) -> Stopping | None:
-    """The stopping rule of an agent, however deep it is wrapped; None where there is none."""
-    while agent is not None and not isinstance(agent, Stopping):
-        agent = getattr(agent, "agent", None)
-    return agent
-
-
 def counts_rounds_by_rewards(part: Any) -> Any:
     """What of an agent counts rounds by rewards, however deep it is wrapped: a stopping rule, a belief that forgets, or phases;
     None where nothing does."""
-    if part is None or isinstance(part, Stopping | Forgetting | SequentialHalving):
-        return part
-    inner = (getattr(part, name, None) for name in ("agent", "belief"))
-    return next((found for found in map(counts_rounds_by_rewards, inner) if found is not None), None)
+    return _first(part, Stopping | Forgetting | SequentialHalving)
+
+
+def _first(part: Any, kind: Any) -> Any:
+    """The first part of a kind that an agent is, or is wrapped around; None where there is none."""
+    return next((each for each in parts_within(part) if isinstance(each, kind)), None)
 
 
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:

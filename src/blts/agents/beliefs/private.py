@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ... import _random
-from ..._module import array, at_least, finite, is_concrete, module, positive, require, require_part, short, static
+from ..._module import array, at_least, finite, is_concrete, module, parts_within, positive, require, require_part, short, static
 from ..._typing import Array, Float, Int, Numbers, PRNGKey, Scalar, Tree
 from ...declared import fact, provides, rests_on
 from ...errors import ConfigError
@@ -67,8 +67,7 @@ def holds_private(part: Any) -> bool:
     Returns:
         Whether there is a `Private` in it.
     """
-    inner = (getattr(part, name, None) for name in ("agent", "belief"))
-    return isinstance(part, Private) or any(holds_private(each) for each in inner if each is not None)
+    return any(isinstance(each, Private) for each in parts_within(part))
 
 
 @module
