@@ -256,10 +256,7 @@ class Thompson(Agent):
         if self.shared:
             values = self._joint_values(state, obs)
             return values is not None and bool(joint.of_joint(*values, propensity.allowed(contexts.available(obs)))[1] < 1e-4)
-        structure = jax.tree.structure((self, state, obs))
-        if structure not in _CLOSED:  # tracing takes longer than the refresh of a small experiment
-            _CLOSED[structure] = jax.eval_shape(self.laws, state, obs) is not None
-        return _CLOSED[structure]
+        return finds(self.laws, state, obs)
 
     sees_features = fact("seen")
     """Whether what the model learns from is `features` of a round."""
@@ -283,5 +280,21 @@ class Thompson(Agent):
         return jnp.where((state.n > 0)[:, None], jnp.tile(values, (1, repeats)), prior)
 
 
-_CLOSED: dict[Any, bool] = {}
-"""Whether the laws are closed, for agents and states of one structure."""
+def finds(laws: Any, *arguments: Tree) -> bool:
+    """Whether a method of an agent has distributions to say, rather than None.
+
+    Args:
+        laws: the method.
+        arguments: its own; their numbers do not matter.
+
+    Returns:
+        The answer for all agents and arguments of this structure, which is kept: tracing takes longer than the refresh of a small
+        experiment.
+    """
+    key = laws.__func__, jax.tree.structure((laws.__self__, arguments))
+    if key not in _FOUND:
+        _FOUND[key] = jax.eval_shape(laws, *arguments) is not None
+    return _FOUND[key]
+
+
+_FOUND: dict[Any, bool] = {}

@@ -11,8 +11,9 @@ from .._module import array, module, require, short
 from .._typing import Array, Float, Numbers
 from ..declared import rests_on
 from ..errors import ConfigError
+from ..models import marginal
 from . import propensity
-from .thompson import PROPENSITY_DRAWS, Thompson
+from .thompson import PROPENSITY_DRAWS, Thompson, finds
 
 MOMENT_DRAWS = 256  # from which mean and sd of an arm's mean reward are taken where they have no closed form
 
@@ -59,7 +60,10 @@ class TopTwo(Thompson):
     @property
     def _closed(self) -> bool:
         """Whether the distributions of the arms' mean rewards are."""
-        return jax.eval_shape(lambda: super(TopTwo, self).laws(self.init(_random.as_key(0)))) is not None
+        return finds(self._laws_without_data)
+
+    def _laws_without_data(self) -> marginal.Marginal | None:
+        return super().laws(self.init(_random.as_key(0)))
 
     def __str__(self) -> str:
         return f"Top-two Thompson sampling, the leader with probability {short(self.leader)}, {self.belief}.\n{self.model}"
