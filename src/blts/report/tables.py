@@ -194,7 +194,15 @@ def differences(pairs: Sequence[tuple[Measured, Measured]], metric: str) -> list
 
 
 def comparison_rows(found: Sequence[Comparison]) -> list[Row]:
-    return [{"condition": c.label, "reference": c.reference, **c.difference._asdict(), "verdict": c.verdict} for c in found]
+    return [
+        {
+            "condition": c.label,
+            "reference": c.reference,
+            **{k: v for k, v in c.difference._asdict().items() if k != "quantity"},
+            "verdict": c.verdict,
+        }
+        for c in found
+    ]
 
 
 def label_names(outcome: Outcome) -> list[str]:

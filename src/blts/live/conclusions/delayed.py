@@ -116,8 +116,8 @@ def _pending(found: dict[str, Any]) -> str:
     """How many decisions are still silent, and what is expected of them."""
     if not found["pending"]:
         return "no decision is pending"
-    are, them = ("decision is", "of it") if found["pending"] == 1 else ("decisions are", "of them")
-    return (
-        f"{found['pending']:,} {are} pending, and about {found['expected']:.1f} {them} will convert, "
-        f"{100 * (found['share_to_come'] or 0):.0f} % of all conversions"
-    )
+    if found["pending"] == 1:
+        silent = f"1 decision is pending, and will convert with probability {found['expected']:.2g}"
+    else:
+        silent = f"{found['pending']:,} decisions are pending, and about {found['expected']:.1f} of them will convert"
+    return f"{silent}, {100 * (found['share_to_come'] or 0):.0f} % of all conversions"
