@@ -25,12 +25,13 @@ def traces():
 def test_a_pair_is_the_family_of_one(traces):
     found = paired(traces["every 40"], traces["sequential"])
     (same,) = differences([traces["every 40"].final_regret], [traces["sequential"].final_regret])
-    assert found == same
+    assert found == same._replace(quantity="regret")
+    assert repr(same).startswith("The difference is ")
     assert found.verdict == "higher"
     assert paired(traces["sequential"], traces["every 40"]).verdict == "lower"
     assert paired(traces["doubling"], traces["doubling"]).verdict == "not told apart"
     assert re.fullmatch(
-        r"The difference is [\d.]+, 95 % interval [\d.]+ to [\d.]+ \(p = \S+, 60 replications\): higher\.", repr(found)
+        r"The difference in regret is [\d.]+, 95 % interval [\d.]+ to [\d.]+ \(p = \S+, 60 replications\): higher\.", repr(found)
     )
 
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from .drawing.picture import Picture
 
+WORDS = {"reward": "reward a round", "batches": "the number of batches", "best_share": "the share of rounds with a best action"}
+"""What a difference says of a quantity; "regret" says enough."""
 QUANTITIES = {"regret": "final_regret", "reward": "mean_reward", "batches": "batches", "best_share": "best_share"}
 """What can be compared, and the field of a trace that has it for each replication."""
 
@@ -134,7 +136,9 @@ class Comparison:
             A difference for each name but the first.
         """
         reference, *others = (self._values(name, quantity) for name in self.traces)
-        return dict(zip(self.names[1:], differences(others, [reference] * len(others)), strict=True))
+        found = differences(others, [reference] * len(others))
+        said = [difference._replace(quantity=WORDS.get(quantity, quantity)) for difference in found]
+        return dict(zip(self.names[1:], said, strict=True))
 
     def summary(self, quantity: str = "regret") -> dict[str, Summary]:
         """The mean of each with its 95 % interval, and quantiles.

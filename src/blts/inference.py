@@ -59,8 +59,8 @@ class Check(NamedTuple):
 
     def __str__(self) -> str:
         lines = [
-            f"{c.name}: Kolmogorov distance {c.kolmogorov:.3f}, mean off by {c.mean_error:+.2f} posterior sds, sd by "
-            f"{100 * c.sd_error:+.0f} %."
+            f"{c.name}: Kolmogorov distance {c.kolmogorov:.3f}, mean off by {_signed(c.mean_error, 2)} posterior sds, sd by "
+            f"{_signed(100 * c.sd_error, 0)} %."
             for c in self.comparisons
         ]
         verdict = (
@@ -342,6 +342,12 @@ def _belief(sampler: Any, stacked: Any, draws: int) -> Any:
     if isinstance(belief, Pool):
         belief = dataclasses.replace(belief, size=draws)
     return belief.check_model(stacked)
+
+
+def _signed(x: float, places: int) -> str:
+    """A number with its sign, and zero without one."""
+    text = f"{x:+.{places}f}"
+    return text[1:] if not text.strip("+-0.") else text
 
 
 def _compared(name: str, exact: Any, values: np.ndarray, drawn: np.ndarray) -> CheckedQuantity:

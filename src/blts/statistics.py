@@ -179,6 +179,8 @@ class Difference(NamedTuple):
     """With probability 95 % the intervals of the whole family cover."""
     p: float
     """Adjusted for the family: below 0.05 where the interval excludes 0, and only there."""
+    quantity: str = ""
+    """What differs, in words; empty where nobody said."""
 
     @property
     def verdict(self) -> str:
@@ -186,8 +188,9 @@ class Difference(NamedTuple):
         return "higher" if self.low > 0 else "lower" if self.high < 0 else UNKNOWN
 
     def __repr__(self) -> str:
+        of = f" in {self.quantity}" if self.quantity else ""
         return (
-            f"The difference is {self.mean:.4g}, 95 % interval {self.low:.4g} to {self.high:.4g} "
+            f"The difference{of} is {self.mean:.4g}, 95 % interval {self.low:.4g} to {self.high:.4g} "
             f"(p = {self.p:.2g}, {self.n} replications): {self.verdict}."
         )
 

@@ -292,3 +292,26 @@ def test_an_effect_may_be_in_percentage_points(capsys):
 
     assert (_number("5%"), _number("0.05"), _number(" 2 ")) == (0.05, 0.05, 2.0)
     one_sentence(refused(capsys, "plan", "--model", "conversions", "--base", "20%", "--effect", "much"))
+
+
+def test_the_figure_of_a_simulation(tmp_path, capsys):
+    """The first picture needs no Python; what cannot be drawn is refused before anything is computed."""
+    path = tmp_path / "new" / "regret.svg"
+    plain = blts("simulate", *SMALL, "--agent", "uniform")
+    assert blts("simulate", *SMALL, "--agent", "uniform", "--figure", str(path)) == plain
+    assert path.read_bytes().startswith(b"<?xml")
+    for options, sentence in (
+        (("--figure", "regret.png"), "ends in .svg"),
+        (("--figure", str(path), "--replications", "1"), "--replications must be at least 2"),
+    ):
+        said = refused(capsys, "simulate", "--agent", "uniform", *options)
+        one_sentence(said)
+        assert sentence in said
+
+
+def test_set_names_the_option_of_its_own(capsys):
+    """It used to ask "Did you mean 'horizon'?" of horizon."""
+    for name, option in (("horizon", "--horizon"), ("batch-size", "--batch-size"), ("drawn", "--drawn")):
+        said = refused(capsys, "simulate", "--set", f"{name}=100")
+        one_sentence(said)
+        assert f"given by itself: {option}." in said

@@ -132,8 +132,9 @@ def commands(path: pathlib.Path) -> list[str]:
 
 
 @pytest.mark.parametrize("line", sorted({line for path in DOCUMENTS for line in commands(path)}))
-def test_commands_run(line):
+def test_commands_run(line, tmp_path, monkeypatch):
     """Simulations run with a small horizon; the paper's experiments, which take minutes, and studies are only parsed."""
+    monkeypatch.chdir(tmp_path)  # some write a file
     name, *arguments = shlex.split(line)[1:]
     if name in ("paper", "study"):
         command: Any = typer.main.get_command(cli.app)

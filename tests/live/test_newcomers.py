@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from blts import cli
 from blts.errors import BltsError, ConfigError
 from blts.live import Experiment, Spec
+from blts.live.conclusions.delayed import _pending
+from blts.live.report import _why_wide
 from blts.live.spec import from_mapping
 
 
@@ -160,3 +162,31 @@ def test_a_refresh_that_waits_says_how_to_go_on(shell):
     assert "refreshed at –" in shell("status", "mail")[1]
     assert shell("refresh", "mail", "--force")[0] == 0
     assert "refreshed at –" not in shell("status", "mail")[1]
+
+
+def test_durations_and_counts_of_one_are_words(shell):
+    """`forget` was a number of seconds without its unit, and one reward "do not count"."""
+    told = ("create", "once", "--arm", "A", "--arm", "B", "--model", "conversions", "--window", "1d", "--default-reward", "0")
+    assert shell(*told, "--forget", "30d")[0] == 0
+    assert "forget 30 days" in shell("status", "once")[1]
+    assert shell("ask", "once", "--unit", "u1")[0] == 0
+    assert "still open after 1 decision." in shell("refresh", "once")[1]
+    assert shell("tell", "once", "--unit", "u1", "--reward", "1")[0] == 0
+    report = shell("report", "once")[1]
+    assert "1 reward does not count yet, because its window is open" in report
+    assert "the window of 1 is still open." in report
+
+
+def test_wide_intervals_have_a_reason():
+    arms = [{"active": True, "smallest_propensity": 0.0004}, {"active": True, "smallest_propensity": None}]
+    assert "a probability of 0.0004, which makes their intervals wide" in _why_wide(arms)
+    assert _why_wide([{"active": True, "smallest_propensity": 0.05}, {"active": False, "smallest_propensity": 1e-9}]) == ""
+
+
+def test_without_pending_decisions_nothing_is_expected_of_them():
+    found = {"pending": 0, "expected": 0.0, "share_to_come": 0.0}
+    assert _pending(found) == "no decision is pending"
+    assert _pending(found | {"pending": 3, "expected": 0.25}).startswith("3 decisions are pending, and about 0.2 of them")
+    assert _pending(found | {"pending": 1, "expected": 0.25}).startswith(
+        "1 decision is pending, and will convert with probability 0.25"
+    )

@@ -152,6 +152,29 @@ def test_a_function_that_reads_beyond_theta_is_refused():
     assert from_functions(bell, last, L=1.0, init=standard).dim == 1
 
 
+def test_rewards_without_mean_reward_must_have_the_mean_of_theta():
+    """An asymmetric Laplace law around θ: with its mean left out, regrets were those of another mean without a word."""
+
+    def skewed(theta, reward):
+        return -jnp.where(reward > theta[0], (reward - theta[0]) / 0.4, (theta[0] - reward) / 0.2)
+
+    def drawn(up, down):
+        def sample(key, theta):
+            key_side, key_size = jax.random.split(key)
+            size = jax.random.exponential(key_size)
+            return theta[0] + jnp.where(jax.random.bernoulli(key_side, up / (up + down)), up * size, -down * size)
+
+        return sample
+
+    with pytest.raises(ConfigError, match=r"without mean_reward, the mean reward is θ\[0\]; at θ = .* the mean .*Give mean_reward"):
+        from_functions(bell, skewed, L=10.0, init=standard, sample=drawn(0.4, 0.2))
+    known = from_functions(bell, skewed, L=10.0, init=standard, sample=drawn(0.4, 0.2), mean_reward=lambda theta: theta[0] + 0.2)
+    assert float(known.mean_reward(jnp.ones(1), (), 0)) == pytest.approx(1.2)
+    heavy = lambda key, theta: theta[0] + jax.random.t(key, 1.5)  # a mean and no variance  # noqa: E731
+    for sample in (drawn(0.3, 0.3), heavy, lambda key, theta: theta[0]):
+        from_functions(bell, skewed, L=10.0, init=standard, sample=sample)
+
+
 def test_a_model_that_cannot_draw_says_what_it_lacks():
     model = from_functions(bell, lambda theta, reward: -((reward - theta[0]) ** 2), L=1.0, init=standard, arms=2)
     with pytest.raises(ConfigError, match=r"from_functions\(bell, <lambda>\) cannot draw rewards; give from_functions .*sample="):

@@ -284,6 +284,13 @@ def test_the_caption_of_a_trade_off_counts_its_conditions_and_names_its_front():
     assert "3 conditions (2 agents and 2 batching schemes), a point each" in caption(10.0)
     assert caption(10.0).endswith("beat on both: a x.")
     assert caption(90.0).endswith("beat on both: b x.")
+    two = [
+        ({"env": env, "agent": a, "batching": b}, {"regret": scores(regret)[0], "batches": np.full(N, batches)})
+        for env in ("e", "f")
+        for a, b, regret, batches in (("a", "x", 10.0, 5.0), ("b", "x", 20.0, 5.0), ("b", "y", 5.0 if env == "f" else 30.0, 9.0))
+    ]
+    assert KINDS["tradeoff"].caption(outcome_of(two)).endswith("beat on both: a x (e); a x and b y (f).")
+    assert "a x, e (" in KINDS["tradeoff"].alt(outcome_of(two))
 
 
 # Static text

@@ -37,6 +37,15 @@ def outcome_of(conditions, **fields) -> Outcome:
         ([{"env": e, "agent": a, "batching": a, "horizon": len(e)} for e in ("e", "ff") for a in "ab"], (["agent"], ["env"], [])),
         ([{"agent": "a", "batching": "x"}], ([], [], [])),
         ([{"n": n, "sampler": s} for s in "ab" for n in range(5)], (["n"], ["sampler"], [])),
+        (  # a group is a problem, and all agents that played it are in it, also those with options
+            [
+                {"env": e, "batching": b} | agent
+                for e in "ef"
+                for b in "xy"
+                for agent in ({"agent": "a"}, {"agent": "u", "scale": 1.0}, {"agent": "u", "scale": 2.0})
+            ],
+            (["agent", "scale"], ["batching"], ["env"]),
+        ),
     ],
 )
 def test_rows_and_columns_of_tables(conditions, expected):

@@ -147,6 +147,8 @@ def sorted_options(
     for name, value in options.items():
         owner = next((kind for kind in kinds if name in entries[kind].options()), None)
         if owner is None:
+            if name in CONDITION and name != "times":
+                raise ConfigError(f"{name!r} is not an option of a part, but given by itself: --{name.replace('_', '-')}.")
             hint = did_you_mean(name, [*CONDITION, *(option for kind in kinds for option in entries[kind].options())])
             have = "; ".join(f"the {kind} {e.name!r} has {', '.join(e.options()) or 'none'}" for kind, e in entries.items())
             raise ConfigError(f"There is no option {name!r}.{hint} Options: {have}.")

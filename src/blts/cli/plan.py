@@ -52,7 +52,7 @@ def command(
     labels = list(string.ascii_uppercase[: arms or 2])
     read = live.Spec.read(spec) if spec is not None else live.Spec.of(labels, model, sampler or "top-two", batching or "doubling")
     if figure is not None:
-        from ..live.rehearsal.figure import svg_path
+        from ..drawing.files import svg_path
 
         svg_path(figure)
     announce("Rehearsing experiments of growing size …")

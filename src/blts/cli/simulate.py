@@ -6,12 +6,13 @@ import gc
 import json
 import math
 import os
+import pathlib
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import ConfigError, counted
+from ..errors import ConfigError, counted, needs
 
 if TYPE_CHECKING:
     from ..catalogue import Condition
@@ -40,11 +41,15 @@ def command(
     engine: Annotated[
         str, typer.Option(help='How it is computed: round by round ("step"), whole batches at a time ("leap"), or the faster one.')
     ] = "auto",
+    figure: Annotated[pathlib.Path | None, typer.Option(help="Also write the regret over time, as SVG.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Simulate an agent in an environment and print its regret and batches."""
     _answer_soon()
     from ..compilation import keep_programs
+
+    if figure is not None:
+        _check_figure(figure, replications)
 
     options = options_of(set_ or [])
     if sampler is not None:
@@ -69,6 +74,11 @@ def command(
         chunk=chunk,
         engine=engine,
     )
+    if figure is not None:
+        from ..drawing.files import write
+        from ..trace import picture
+
+        write(figure, lambda: picture({chosen.names["agent"]: trace}, "linear"))
     if as_json:
         summary = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in trace.summary().items()}
         typer.echo(json.dumps(chosen.names | {"seed": seed} | summary))
@@ -94,6 +104,16 @@ def _answer_soon() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(50_000, 20, 50)
+
+
+def _check_figure(path: pathlib.Path, replications: int) -> None:
+    """Refuse a figure that could not be made, before anything is computed for it (`ConfigError`)."""
+    from ..drawing.files import svg_path
+
+    svg_path(path)
+    needs("matplotlib", "A figure", 'pip install "blts[report]"')
+    if replications < 2:
+        raise ConfigError("A figure shows a mean with its band, for which --replications must be at least 2.")
 
 
 def announce(words: str) -> None:

@@ -51,7 +51,7 @@ def draw_lines(axes: Axes, curves: Sequence[Curve], look: dict[str, Look], scale
     labels = end_labels(axes, ends, look, words)
     if scale == "log":
         log_ticks(axes)
-    axes.set_xlabel(f"round, {scale} scale")
+    axes.set_xlabel("round, log scale" if scale == "log" else "round")
     return labels
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..drawing.pages import render
 from ..errors import ConfigError
-from .conclusions.words import probability, shares
+from .conclusions.words import not_counted_yet, probability, shares
 from .damage import notices
 from .durations import in_words
 from .figures import draw
@@ -79,7 +79,10 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
         figures=figures,
         health=_health(report),
         estimates=[[arm["arm"], *(_interval(arm[kind]) for kind in ("naive", "ipw", "aipw"))] for arm in arms],
-        delayed=[[arm["arm"], arm["conversions"], f"{arm['trials']:.1f}", _interval(arm)] for arm in report["delay"]["arms"]]
+        delayed=[
+            [arm["arm"], arm["conversions"], f"{arm['trials']:.1f}".removesuffix(".0"), _interval(arm)]
+            for arm in report["delay"]["arms"]
+        ]
         if "delay" in report
         else [],
         units=[[arm["arm"], *(arm[kind] for kind in kinds), _share(next(allocation) if arm["active"] else 0.0)] for arm in arms],
@@ -167,7 +170,7 @@ def _health(report: dict[str, Any]) -> list[str]:
     silent = f"; {_share(missing)} of the others had no reward when their window ended." if missing else "."
     lines.append(f"{report['pending']:,} decisions have no reward yet{silent}")
     if report["open"]:
-        lines.append(f"{report['open']:,} rewards do not count yet, because their window is open.")
+        lines.append(f"{not_counted_yet(report['open'])}.")
     if gain is not None and gain["per_unit"] is not None:
         value, more = {"value": gain["per_unit"], "low": gain["low"], "high": gain["high"]}, "more"
         if gain["per_unit"] < 0:

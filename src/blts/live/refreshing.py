@@ -9,6 +9,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from ..compilation import give_back_memory, make_room
+from ..errors import counted
 from . import entries, ledger, policy, releases, schema
 from .answers import Refreshed, rewards_in_words
 from .closing import Closed, by_cadence, next_began
@@ -94,7 +95,7 @@ def _compute(session: Session, c: sa.Connection, row: DbRow, force: bool, now: f
     spec = session.spec
     if not force and not row.due and not _cadence(session, c, row, now):
         none = "" if row.stopped != "" else ", and the experiment is stopped: only a forced refresh learns from it"
-        return _not_yet(row, f"batch {row.batch} is still open after {row.t - row.began} decisions{none}")
+        return _not_yet(row, f"batch {row.batch} is still open after {counted(row.t - row.began, 'decision')}{none}")
     if spec.privacy is not None:
         return _compute_private(session, c, row, force, now)
     current = session.policy(c, row.version)

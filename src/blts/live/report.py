@@ -38,6 +38,8 @@ WHY = (
     "rewards were unlucky is played less, and keeps them. IPW and AIPW weight each reward by the probability of its decision, "
     "which undoes that; AIPW is the steadier of the two where rewards are far from zero."
 )
+SMALL = 0.01
+"""A propensity below which a reward counts for more than a hundred others."""
 NOT_ADAPTED = (
     "All decisions had the same probabilities so far, so the naive means are not biased, and their intervals are the narrowest. "
     "IPW and AIPW weight each reward by the probability of its decision, which is needed once these differ."
@@ -110,6 +112,7 @@ def report_of(experiment: Experiment) -> dict[str, Any]:
         "history": {"policies": versions, **history.cumulative(table, known)},
     }
     report |= compare(spec, table, known, seen, version)
+    report["why_estimates_differ"] += _why_wide(report["arms"])
     if spec.delay is not None:
         report["delay"] = delayed(table, spec, now)
     if budget is not None:
@@ -180,6 +183,16 @@ def _policy_in_use(experiment: Experiment, current: Policy, rewards: int) -> str
     if experiment.spec.delay is not None:
         of += ": it weighs silence by its age, and estimates, posterior and recommendation here await the ends of windows"
     return f"The policy in use (version {current.version}) has learned from {of}{plays}."
+
+
+def _why_wide(arms: Sequence[dict[str, Any]]) -> str:
+    """Why IPW and AIPW say little where an arm was hardly ever chosen; empty where none was."""
+    least = min((p for arm in arms if arm["active"] and (p := arm.get("smallest_propensity"))), default=1.0)
+    if least >= SMALL:
+        return ""
+    return (
+        f" Some decisions had a probability of {least:.1g}, which makes their intervals wide; a floor, such as 0.05, prevents that."
+    )
 
 
 def _most_played(labels: Sequence[str], law: np.ndarray) -> str:

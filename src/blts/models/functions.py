@@ -7,11 +7,12 @@ import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .. import _random
-from .._module import array, module, positive, static
+from .._module import array, module, positive, short, static
 from .._typing import Array, Numbers, Row
 from ..declared import rests_on
 from ..errors import ConfigError, whole
@@ -114,7 +115,7 @@ def from_functions(
         L: the curvature of one reward in θ, about -∂² log p/∂θ² of a typical reward: a number, or one for each coordinate. Where
             a density has kinks, as Laplace's, take 1/scale². Steps use the curvature at the mode, so it need not be exact.
         dim: the length of θ.
-        mean_reward: `mean_reward(theta, **hyper)`; θ[0] where it is left out.
+        mean_reward: `mean_reward(theta, **hyper)`; θ[0] where it is left out, which is refused if `sample` has another mean.
         init: `init(key, **hyper)`, a draw from the prior. Where it is left out, 1024 Metropolis-adjusted Langevin
             chains draw from log_prior now, and the model keeps their ends.
         sample: `sample(key, theta, **hyper)`, a reward; only simulated bandits need it.
@@ -202,7 +203,34 @@ def from_functions(
             model = dataclasses.replace(model, draws=np.asarray(draws))
         made = finished(maker, model, arms)
     _check_indices(made)
+    if mean_reward is None and isinstance(made, SampledFunctions):
+        _check_mean(made)
     return made
+
+
+SAMPLED = 4096
+"""Rewards that are drawn to see whether their mean is θ[0]."""
+FAR = 10.0
+"""Standard errors that their average may be from it. A wrong mean would make regrets wrong, and nothing else would say so."""
+
+
+def _check_mean(model: SampledFunctions) -> None:
+    """Refuse a model without mean_reward whose rewards do not have the mean θ[0], at a prior draw."""
+    key_theta, key_rewards = _random.split(_random.as_key(0))
+
+    @jax.jit
+    def drawn(single):
+        theta = jnp.asarray(single.init(key_theta))
+        draw = lambda key: single.sample(key, theta, (), jnp.asarray(0))  # noqa: E731
+        return theta, jax.vmap(draw)(_random.split(key_rewards, SAMPLED))
+
+    theta, rewards = (np.asarray(x, float) for x in drawn(first_arm(model)))
+    mean, error = rewards.mean(), rewards.std() / SAMPLED**0.5
+    if abs(mean - theta[0]) > FAR * error + 1e-3 * (1.0 + abs(theta[0])):
+        raise ConfigError(
+            f"from_functions: without mean_reward, the mean reward is θ[0]; at θ = {short(theta)} sample draws rewards with the "
+            f"mean {mean:.4g} ± {error:.2g}. Give mean_reward=…."
+        )
 
 
 def _check_indices(model: Functions) -> None:

@@ -13,7 +13,7 @@ from ..statistics import Difference, Summary
 from ..statistics import differences as paired_differences
 from .comparing import Agreement
 from .csvs import Row
-from .outcome import Measured, Outcome, Printed
+from .outcome import PROBLEM, Measured, Outcome, Printed
 from .words import Metric, decimals, fixed, interval, metric_of, name_of
 
 SETTING = "setting"
@@ -142,6 +142,9 @@ def axes(outcome: Outcome) -> tuple[list[str], list[str], list[str]]:
     if columns and rows and outcome.follows(columns[0], rows):
         columns = []
     others = outcome.keep([*rows, *columns])
+    if rows and any(name in PROBLEM for name in others):  # a group is a problem: options of some conditions stay with their lines
+        own = [name for name in others if any(name not in m.condition for m in outcome.measured)]
+        rows, others = [*rows, *own], [name for name in others if name not in own]
     if not rows and others:
         rows = [max(others, key=outcome.count)]
         others.remove(rows[0])
@@ -191,7 +194,15 @@ def differences(pairs: Sequence[tuple[Measured, Measured]], metric: str) -> list
 
 
 def comparison_rows(found: Sequence[Comparison]) -> list[Row]:
-    return [{"condition": c.label, "reference": c.reference, **c.difference._asdict(), "verdict": c.verdict} for c in found]
+    return [
+        {
+            "condition": c.label,
+            "reference": c.reference,
+            **{k: v for k, v in c.difference._asdict().items() if k != "quantity"},
+            "verdict": c.verdict,
+        }
+        for c in found
+    ]
 
 
 def label_names(outcome: Outcome) -> list[str]:

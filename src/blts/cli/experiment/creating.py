@@ -31,7 +31,7 @@ def create(
         pathlib.Path | None, typer.Option(help="A TOML or JSON file that has all this, metrics and stopping rules.")
     ] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed makes the same decisions.")] = None,
-    floor: Annotated[float | None, typer.Option(help="Probability that every arm has on top.")] = None,
+    floor: Annotated[float | None, typer.Option(help="Least probability of every arm; the agent divides the rest.")] = None,
     control: Annotated[str | None, typer.Option(help="The control arm; by default the first.")] = None,
     control_share: Annotated[float | None, typer.Option(help="Probability that the control has on top.")] = None,
     burn_in: Annotated[int | None, typer.Option(help="Units that every arm has first.")] = None,

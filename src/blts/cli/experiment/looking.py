@@ -32,7 +32,8 @@ def status(name: Name, db: Db = None, as_json: AsJson = False) -> None:
     found["last_refresh_failed"] = "; ".join(found["last_refresh_failed"] or ["–"])
     found["created_at"], refreshed = moment(found["created_at"]), moment(found["refreshed_at"])
     found["refreshed_at"] = refreshed if found["policies"] > 1 else None  # the first policy is made with the experiment
-    found["window"] = None if found["window"] is None else durations.in_words(found["window"])
+    for key in ("window", "forget"):
+        found[key] = None if found[key] is None else durations.in_words(found[key])
     found["metrics"] = ", ".join(found["metrics"]) or None
     rule = found["stopping_rule"] or {}
     if rule.get("action") == "recommend":
@@ -190,11 +191,13 @@ def show_metrics(found: dict[str, Any]) -> None:
 
 def _notes(found: dict[str, Any]) -> list[str]:
     """What was counted, and how."""
+    from ...live.conclusions.words import not_counted_yet
+
     lines = [f"features: {'; '.join(found['features'])}; {found['theta']}"] if "features" in found else []
     if not lines:
         lines.append(f"posterior of all {found['rewards']} rewards that count: {found['posterior'] or 'none yet'}")
     if found["open"]:
-        lines.append(f"{found['open']} rewards do not count yet, because their window is open")
+        lines.append(not_counted_yet(found["open"]))
     without = [a["arm"] for a in found["arms"] if a["active"] and not a["rewards"]]
     if without and found["rewards"] and "features" not in found:
         lines.append(f"P(best) is among the arms with data, without {', '.join(without)}")

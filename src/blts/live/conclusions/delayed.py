@@ -108,6 +108,16 @@ def in_a_sentence(found: dict[str, Any]) -> str:
     )
     return (
         f"By {found['conversions']:,} conversions so far, {100 * half['share']:.0f} % come within {in_words(half['seconds'])}; "
-        f"{found['pending']:,} decisions are pending, and about {found['expected']:.1f} of them will convert, "
-        f"{100 * (found['share_to_come'] or 0):.0f} % of all conversions.{early}"
+        f"{_pending(found)}.{early}"
     )
+
+
+def _pending(found: dict[str, Any]) -> str:
+    """How many decisions are still silent, and what is expected of them."""
+    if not found["pending"]:
+        return "no decision is pending"
+    if found["pending"] == 1:
+        silent = f"1 decision is pending, and will convert with probability {found['expected']:.2g}"
+    else:
+        silent = f"{found['pending']:,} decisions are pending, and about {found['expected']:.1f} of them will convert"
+    return f"{silent}, {100 * (found['share_to_come'] or 0):.0f} % of all conversions"

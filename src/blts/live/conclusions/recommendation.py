@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .evidence import ERROR
-from .words import probability
+from .words import probability, windows_of
 
 WINNER = 0.95
 """P(best) from which an arm may be recommended. By itself, looked at often, it names a winner in most A/A tests."""
@@ -56,7 +56,7 @@ def _why_nothing(report: dict[str, Any]) -> str | None:
     if report["last_refresh_failed"]:
         return f"Look into the sampler first: the last refresh is not used ({'; '.join(report['last_refresh_failed'])})."
     if not any(arm["rewards"] for arm in active):
-        waiting = f" that count; the windows of {report['open']} are still open" if report["open"] else ""
+        waiting = f" that count; {windows_of(report['open'])} still open" if report["open"] else ""
         return f"Keep on: there are no rewards{waiting or ' yet'}."
     if report["posterior_failings"]:
         return f"Look into the sampler first: this report's posterior is not reliable ({'; '.join(report['posterior_failings'])})."

@@ -78,3 +78,23 @@ def probability(p: float, error: float = 0.0) -> str:
     if p > 1 - nearest:
         return f"above {1 - nearest:.3g}"
     return f"below {nearest:.3g}" if p < nearest else f"{p:.3g}"
+
+
+def not_counted_yet(count: int) -> str:
+    """Rewards whose window is open, without a full stop.
+
+    >>> not_counted_yet(1), not_counted_yet(1200)
+    ('1 reward does not count yet, because its window is open', '1,200 rewards do not count yet, because their windows are open')
+    """
+    if count == 1:
+        return "1 reward does not count yet, because its window is open"
+    return f"{count:,} rewards do not count yet, because their windows are open"
+
+
+def windows_of(count: int) -> str:
+    """Open windows as the subject of a sentence, with its verb.
+
+    >>> windows_of(1), windows_of(10)
+    ('the window of 1 is', 'the windows of 10 are')
+    """
+    return "the window of 1 is" if count == 1 else f"the windows of {count} are"

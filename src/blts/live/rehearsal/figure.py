@@ -6,14 +6,13 @@ from __future__ import annotations
 import os
 import pathlib
 import warnings
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.files import write
 from ...drawing.labels import end_labels, spread
-from ...drawing.style import COLOURS, GREY, Look, band, grid, looks, plain, settle, to_svg
-from ...errors import ConfigError
+from ...drawing.style import COLOURS, GREY, Look, band, grid, looks, plain, settle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,40 +30,6 @@ GAIN, BOUND = Look(COLOURS[0], "-", "o"), Look(GREY, (0, (5, 2)), "s")
 def draw(found: Rehearsal, path: str | os.PathLike[str]) -> pathlib.Path:
     """Write the figure as SVG; see `write`."""
     return write(path, lambda: figure_of(found))
-
-
-def write(path: str | os.PathLike[str], figure: Callable[[], Figure]) -> pathlib.Path:
-    """Write a figure as SVG.
-
-    Args:
-        path: of the file; its folder is made where it does not exist.
-        figure: makes the figure; it is called with the style set.
-
-    Returns:
-        The path.
-
-    Raises:
-        ConfigError: matplotlib is not installed, the name does not end in .svg, or the file cannot be written.
-    """
-    place = svg_path(path)
-    try:
-        import matplotlib as matplotlib
-    except ImportError:
-        raise ConfigError('Figures need matplotlib; install it with: pip install "blts[report]".') from None
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(to_svg(figure)[0])
-    except OSError as error:
-        raise ConfigError(f"{place} cannot be written ({error.strerror}).") from None
-    return place
-
-
-def svg_path(path: str | os.PathLike[str]) -> pathlib.Path:
-    """The path of a figure, refused where its name does not end in .svg: before anything is computed for it."""
-    place = pathlib.Path(path)
-    if place.suffix.lower() != ".svg":
-        raise ConfigError(f"The figure is an SVG file; give it a name that ends in .svg instead of {str(path)!r}.")
-    return place
 
 
 def figure_of(found: Rehearsal) -> Figure:

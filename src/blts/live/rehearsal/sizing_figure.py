@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ...drawing.files import write
 from ...drawing.labels import end_labels, spread
 from ...drawing.style import COLOURS, GREY, Look, band, grid, plain, settle
-from .figure import percent, write
+from .figure import percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ OURS, EQUAL, WRONG = Look(COLOURS[0], "-", "o"), Look(GREY, (0, (5, 2)), "s"), L
 
 
 def draw(sizing: Sizing, path: str | os.PathLike[str]) -> pathlib.Path:
-    """Write the figure as SVG; see `figure.write`."""
+    """Write the figure as SVG; see `drawing.files.write`."""
     return write(path, lambda: figure_of(sizing))
 
 

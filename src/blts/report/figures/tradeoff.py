@@ -100,13 +100,24 @@ def _arms(line: CsvRows, name: str) -> list[list[float]]:
 
 
 def caption(outcome: Outcome) -> str:
-    quantity, found = metric_of(outcome.score, outcome.study.labels), rows(outcome)
-    front = [f"{row['line']} {row['label']}" for row in found if row["front"]]
+    quantity = metric_of(outcome.score, outcome.study.labels)
     return (
         f"Mean {quantity.words} against mean batches, with 95 % intervals: {_whose(outcome)}, a point each. "
         f"{'Higher' if quantity.better == 'more' else 'Lower'} and further left is better. The dashed line joins those whose "
-        f"means no other's beat on both: {listed(front)}."
+        f"means no other's beat on both: {_front(outcome)}."
     )
+
+
+def _front(outcome: Outcome) -> str:
+    """What the dashed lines join, panel by panel where there are several."""
+    panels: dict[str, list[str]] = {}
+    for row in rows(outcome):
+        here = panels.setdefault(str(row["panel"]), [])
+        if row["front"]:
+            here.append(f"{row['line']} {row['label']}")
+    if len(panels) == 1:
+        return listed(next(iter(panels.values())))
+    return "; ".join(f"{listed(front)} ({panel})" for panel, front in panels.items())
 
 
 def _whose(outcome: Outcome) -> str:
@@ -118,9 +129,12 @@ def _whose(outcome: Outcome) -> str:
 
 
 def alt(outcome: Outcome) -> str:
-    found = [row for row in rows(outcome) if row["front"] == 1]
+    every = rows(outcome)
+    found, several = [row for row in every if row["front"] == 1], len({row["panel"] for row in every}) > 1
     words = "; ".join(
-        f"{row['line']} {row['label']} ({float(row['batches'] or 0):.4g} batches, {float(row['score'] or 0):.4g})" for row in found
+        f"{row['line']} {row['label']}{', ' + str(row['panel']) if several else ''} "
+        f"({float(row['batches'] or 0):.4g} batches, {float(row['score'] or 0):.4g})"
+        for row in found
     )
     return f"Scatter plot of score against batches. On the Pareto front: {words}."
 
