@@ -19,7 +19,7 @@ from .conclusions.counted import counted
 from .conclusions.delayed import delayed
 from .conclusions.feedback import feedback
 from .conclusions.posterior import LEVEL, compile_draws
-from .conclusions.words import number
+from .conclusions.words import number, probability
 from .durations import in_words
 from .export import WAITING, DecisionTable, table_of
 from .learning import Data, chains_in_words
@@ -199,7 +199,7 @@ def _most_played(labels: Sequence[str], law: np.ndarray) -> str:
     """Which arm has the largest probability, or that none has."""
     if np.ptp(law) < 1e-6:
         return "all active arms with the same probability"
-    return f"{labels[int(law.argmax())]!r} most, with probability {law.max():.2g}"
+    return f"{labels[int(law.argmax())]!r} most, with probability {probability(float(law.max()))}"
 
 
 def _outside_theory(experiment: Experiment, current: Policy) -> str | None:
