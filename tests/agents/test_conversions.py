@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blts import Bernoulli, Conversions, Exact, Fixed, Late, Sequential, Thompson, condition, sgld, simulate
+from blts import Bandit, Bernoulli, Conversions, Exact, Fixed, Late, Sequential, Thompson, condition, sgld, simulate
 from blts._typing import Row
 from blts.agents import Perturb
 from blts.agents.conversions import Plays, seen_share
@@ -117,6 +117,57 @@ def test_rows_of_a_log_add_up_to_the_weights(plays):
     np.testing.assert_array_equal(ones, sums.ones)
     assert np.abs(np.asarray(logs.counts - sums.rows)).max() < 4
     assert np.asarray(logs.counts).sum() < ROUNDS * 8 * 0.95  # it is not all plays
+
+
+class Swapped(Thompson):
+    """An agent that takes every 1 for a 0."""
+
+    def remember(self, history, row, live):
+        return super().remember(history, row._replace(reward=1.0 - row.reward), live)
+
+
+class SwappedBelief(Exact):
+    """The same in a belief."""
+
+    def remember(self, model, history, row, live):
+        return super().remember(model, history, row._replace(reward=1.0 - row.reward), live)
+
+
+class SwappedModel(Bernoulli):
+    """The same in a model."""
+
+    def add(self, summary, row):
+        return super().add(summary, row._replace(reward=1.0 - row.reward))
+
+    def log_likelihood_of(self, theta, summary):
+        return super().log_likelihood_of(theta, summary)
+
+    def draw(self, key, summary):
+        return super().draw(key, summary)
+
+
+OWN_MEMORIES = {
+    "agent": Swapped(Bernoulli(), Exact(), arms=3),
+    "belief": Thompson(Bernoulli(), SwappedBelief(), arms=3),
+    "model": Thompson(SwappedModel(), Exact(), arms=3),
+}
+
+
+@pytest.mark.parametrize("name", OWN_MEMORIES)
+def test_who_remembers_otherwise_is_told_row_by_row(plays, name):
+    """The plays are counted as often as by weights, but for a few, and each 1 is a 0."""
+    some = jax.tree.map(lambda x: x[:20], plays)
+    swapped = jax.vmap(Conversions(OWN_MEMORIES[name], f"geometric {MEAN}")._weighed)(some)
+    plain = jax.vmap(Conversions(Thompson(Bernoulli(), Exact(), arms=3), f"geometric {MEAN}")._weighed)(some)
+    assert (np.asarray(swapped.rows - swapped.ones) == np.asarray(plain.ones)).all()
+    silent = np.asarray(plain.rows - plain.ones)
+    off = np.abs(np.asarray(swapped.ones) - silent)
+    assert off.max() < 6
+    assert off.mean() < 2
+    assert silent.min() > 20
+    late = Late(Bandit.with_means(Bernoulli(), RATES), 5, silence="zero")
+    mine = simulate(0, late, Conversions(OWN_MEMORIES[name]), Fixed(50), horizon=200, replications=2)
+    assert np.isfinite(mine.final_regret).all()
 
 
 def test_without_delays_nothing_changes():
