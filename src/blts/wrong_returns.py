@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random
-from ._module import Contract
 from ._typing import Info, Played, Row, Tree
 from .agents import Agent
 from .batching import Batching
 from .envs import Env, Step
 from .errors import BltsError, ConfigError
+from .untraceable import untraceable
 
 
 @contextmanager
@@ -42,32 +40,10 @@ def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Itera
     try:
         yield
     except (TypeError, ValueError, AttributeError, IndexError) as error:
-        why = None if isinstance(error, BltsError) else _untraceable(error) or why_wrong(env, agent, batching, horizon)
+        why = None if isinstance(error, BltsError) else untraceable(error) or why_wrong(env, agent, batching, horizon)
         if why is None:
             raise
         raise ConfigError(why) from error
-
-
-UNTRACEABLE = (
-    (jax.errors.TracerArrayConversionError, "is traced by JAX and must not call NumPy; use jax.numpy in its place."),
-    (
-        (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError),
-        "is traced by JAX, so it cannot branch on its arguments or make Python numbers of them; use jnp.where in place of if, and "
-        "jax.numpy in place of math and lists.",
-    ),
-    (
-        dataclasses.FrozenInstanceError,
-        "must not set attributes, for parts are frozen; what changes between calls belongs into the state that it returns.",
-    ),
-)
-
-
-def _untraceable(error: Exception) -> str | None:
-    """The sentence for what JAX cannot trace in a method of somebody's own part; None where the error is another, or ours."""
-    why = next((words for kinds, words in UNTRACEABLE if isinstance(error, kinds)), None)
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name != "__setattr__")
-    own = [f for f in frames if isinstance(f.f_locals.get("self"), Contract) and not f.f_globals["__name__"].startswith("blts.")]
-    return f"{type(own[-1].f_locals['self']).__name__}.{own[-1].f_code.co_name} {why}" if why and own else None
 
 
 def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str | None:
