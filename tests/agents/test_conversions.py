@@ -8,7 +8,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blts import Bandit, Bernoulli, Conversions, Exact, Fixed, Late, Sequential, Thompson, condition, sgld, simulate
+from blts import (
+    Bandit,
+    Bernoulli,
+    ConfigError,
+    Conversions,
+    Delay,
+    DelayByArm,
+    Exact,
+    Fixed,
+    FixedDelay,
+    Late,
+    LostRewards,
+    Sequential,
+    Thompson,
+    condition,
+    random,
+    sgld,
+    simulate,
+)
 from blts._typing import Row
 from blts.agents import Perturb
 from blts.agents.conversions import Plays, seen_share
@@ -199,3 +217,38 @@ def test_the_correction_recovers_more_than_half_of_the_regret(correction):
 @pytest.mark.slow
 def test_a_correction_for_other_delays_does_not():
     assert recovered(f"geometric {MEAN / 10}", 1000) < 0.5
+
+
+class OwnDelay(Delay):
+    """At most three rounds, each as likely."""
+
+    def sample(self, key, obs, action):
+        return jnp.floor(3 * random.uniform(key)).astype(int)
+
+
+def with_shares(share_by):
+    return type("Stated", (OwnDelay,), {"share_by": share_by})()
+
+
+WRONG_SHARES = {
+    "none": (OwnDelay(), "OwnDelay does not say which share of rewards has come; give it share_by"),
+    "none within": (LostRewards(0.5, OwnDelay()), "OwnDelay does not say which share"),
+    "none in the second": (DelayByArm((FixedDelay(1), LostRewards(0.5, OwnDelay()))), "OwnDelay does not say which share"),
+    "None": (
+        with_shares(lambda self, age, action: None),
+        "share_by of Stated must return a number for each age; it returned no num",
+    ),
+    "shape": (with_shares(lambda self, age, action: jnp.ones(3)), r"each age; it returned an array of the shape \[3\] for ages of"),
+    "if": (with_shares(lambda self, age, action: 1.0 if age > 2 else 0.5), "use jnp.where in place of if"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SHARES)
+def test_shares_that_are_wrong_are_one_sentence(name):
+    delay, words = WRONG_SHARES[name]
+    with pytest.raises(ConfigError, match=f"^Conversions: .*{words}"):
+        Conversions(Thompson(Bernoulli(), Exact(), arms=2), delay)
+
+
+def test_shares_may_be_one_number():
+    Conversions(Thompson(Bernoulli(), Exact(), arms=2), with_shares(lambda self, age, action: 1.0))

@@ -18,8 +18,7 @@ from jax import lax
 from .._module import module, require_part, static
 from .._typing import Array, Bool, Float, Int, Row, Tree
 from ..arrays import count
-from ..declared import why_lost
-from ..delays import Delay, check_arms, delay_of, knows_shares
+from ..delays import Delay, check_arms, check_shares, delay_of
 from ..errors import ConfigError, whole
 from ..models.bernoulli import Successes
 from .base import Agent
@@ -78,12 +77,7 @@ class Conversions(Agent):
         if self.delay is not None and not (isinstance(self.delay, str) and self.delay == LEARNED):
             object.__setattr__(self, "delay", delay_of(self.delay))
             check_arms("Conversions", self.delay, self.agent.actions)
-            if not knows_shares(self.delay):
-                why = why_lost(self.delay, "share_by")
-                raise ConfigError(
-                    f"Conversions: {type(self.delay).__name__} does not say which share of rewards has come; "
-                    + (f"{why.rstrip('.')}, or take delay={LEARNED!r}." if why else f"give it share_by, or delay={LEARNED!r}.")
-                )
+            check_shares("Conversions", self.delay)
         if self.window is not None:
             whole("window", self.window, 0)
         if holds_private(self.agent):
