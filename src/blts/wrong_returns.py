@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random
-from ._typing import Info, Played, Row, Tree
-from .agents import Agent
+from ._typing import Array, Info, Played, Row, Tree
+from .agents import Agent, Belief, Thompson
 from .batching import Batching
 from .envs import Env, Step
 from .errors import BltsError, ConfigError
+from .models.drawing import arms_of
 from .untraceable import untraceable
 
 
@@ -78,6 +79,7 @@ def _look(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
     kind = int if env.actions else float
     env_state, obs = _pair(env, "reset", env.reset(key), "(state, obs)")
     state, clock = agent.init(key), batching.init(key, env.actions)
+    _look_at_draw(key, agent, state)
     action = agent.act(key, state, obs, Played(none + 1, jnp.zeros(env.actions, int)))
     _number(agent, "act", action, "a whole number, of shape ()" if env.actions else "a number, of shape ()", kind)
     action = jnp.asarray(action, kind)
@@ -104,6 +106,15 @@ def _look(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
     _same(agent, "observe", new_states, block[0], "states as it was given them, with the block of replications in front")
     if not isinstance(info, Info) or any(jnp.shape(x) != (1,) for x in info):
         raise _Wrong(_sentence(agent, "observe", info, "an Info of arrays of shape (block,): Info.of(finite)"))
+
+
+def _look_at_draw(key: Array, agent: Agent, state: Tree) -> None:
+    """What the belief draws, where the agent has one and starts with its state."""
+    if not (isinstance(agent, Thompson) and isinstance(agent.belief, Belief)):
+        return
+    drawn, arms = agent.belief.draw(key, agent.model, state), arms_of(agent.model)
+    if len(jax.tree.leaves(drawn)) != 1 or jnp.shape(drawn) != (arms, agent.model.dim):
+        raise _Wrong(_sentence(agent.belief, "draw", drawn, f"θ of every arm, of shape ({arms}, {agent.model.dim})"))
 
 
 def _sentence(owner: Any, method: str, found: Any, wanted: str) -> str:
