@@ -153,3 +153,11 @@ def test_one_trace_is_compared_with_nothing(traces):
     alone = repr(compare({"sequential": traces["sequential"]}))
     assert "against" not in alone
     assert "differences" not in alone
+
+
+def test_numbers_are_names_too(traces):
+    found = compare({1: traces["doubling"], 40: traces["every 40"]})  # type: ignore[dict-item]
+    assert re.findall(r"^(\d+) ", repr(found), re.MULTILINE)[:2] == ["1", "40"]
+    assert "<th>40</th>" in found._repr_html_()
+    assert list(found.differences()) == [40]
+    assert found.plot() is not None

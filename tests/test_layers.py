@@ -34,7 +34,7 @@ LAYERS = (
     ("registry", "random", "compilation", "sources", "statistics", "evidence", "privacy"),
     ("plugins",),
     ("_draws",),
-    ("_random", "arrays", "factors"),
+    ("_random", "arrays", "factors", "untraceable"),
     ("lanes", "_module", "contexts"),
     ("declared", "client"),
     ("reading",),

@@ -187,7 +187,7 @@ class Comparison:
         for name, s in self.summary().items():
             d = lost.get(name)
             said = "" if d is None else f"{d.mean:+.4g} ({d.low:+.4g} to {d.high:+.4g}): {d.verdict}"
-            rows.append([name, f"{s.mean:.4g}", f"{s.low:.4g} to {s.high:.4g}", f"{batches[name].mean:.1f}", said])
+            rows.append([str(name), f"{s.mean:.4g}", f"{s.low:.4g} to {s.high:.4g}", f"{batches[name].mean:.1f}", said])
         return rows
 
     def __repr__(self) -> str:

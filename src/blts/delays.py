@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -16,8 +17,9 @@ from . import _random
 from ._module import Contract, array, module, positive, require_part, static
 from ._typing import Array, Float, Int, Numbers, PRNGKey, Tree
 from .arrays import pick
-from .declared import optional, provides, required, rests_on
-from .errors import ConfigError
+from .declared import optional, provides, required, rests_on, why_lost
+from .errors import ConfigError, counted, shown
+from .untraceable import untraceable
 
 NEVER = -1
 LAST_BLOCK = 2**24 - 1  # of the key of a delay: a law draws from the first ones
@@ -84,7 +86,50 @@ def knows_shares(delay: Delay) -> bool:
     >>> knows_shares(LostRewards(0.5, DelayFunction(lambda key, obs, action: 1)))
     False
     """
-    return provides(delay, "share_by") and all(map(knows_shares, _inner(delay)))
+    return without_shares(delay) is None
+
+
+def without_shares(delay: Delay) -> Delay | None:
+    """The law that does not say which share of rewards has come: itself, or the one that it is made of; None where all do."""
+    if not provides(delay, "share_by"):
+        return delay
+    return next(filter(None, map(without_shares, _inner(delay))), None)
+
+
+def check_shares(name: str, delay: Delay) -> None:
+    """Refuse a law whose `share_by` is missing, or does not return a number for each age.
+
+    Args:
+        name: of what needs it.
+        delay: the law.
+
+    Raises:
+        ConfigError: what to change.
+    """
+    if lacking := without_shares(delay):
+        why = why_lost(lacking, "share_by")
+        mend = why.rstrip(".") if why else "give it share_by"
+        raise ConfigError(
+            f"{name}: {type(lacking).__name__} does not say which share of rewards has come; {mend}, or take delay='learned'."
+        )
+    some = jnp.zeros(2, int)
+    try:
+        found: Any = jax.eval_shape(lambda law, age: _shares(law.share_by(age, jnp.zeros_like(age))), delay, some)
+    except (TypeError, ValueError) as error:
+        why = untraceable(error)
+        if why is None:
+            raise
+        raise ConfigError(f"{name}: {why}") from error
+    if found is None or found.shape not in ((), some.shape):
+        got = (
+            "no numbers" if found is None else f"an array of the shape {list(found.shape)} for ages of the shape {list(some.shape)}"
+        )
+        raise ConfigError(f"{name}: share_by of {type(delay).__name__} must return a number for each age; it returned {got}.")
+
+
+def _shares(found: Any) -> Any:
+    """What `share_by` returned as an array; None where it is none."""
+    return jnp.asarray(found) if isinstance(found, jax.Array | np.ndarray | np.generic | float | int) else None
 
 
 def _inner(delay: Delay) -> tuple[Delay, ...]:
@@ -132,7 +177,7 @@ class FixedDelay(Delay):
             raise ConfigError(f"FixedDelay: rounds must be a whole number from 0 to {LONGEST}; got {self.rounds}.")
 
     def __str__(self) -> str:
-        return f"{self.rounds} rounds late"
+        return f"{counted(int(self.rounds), 'round')} late"
 
     def sample(self, key, obs, action):
         return jnp.asarray(self.rounds, int)
@@ -276,7 +321,7 @@ class DelayByArm(Delay):
 
     >>> from blts import DelayByArm, FixedDelay
     >>> print(DelayByArm((FixedDelay(1), FixedDelay(20))))
-    arm 0 1 rounds late; arm 1 20 rounds late
+    1 round late (arm 0), 20 rounds late (arm 1)
     """
 
     laws: tuple[Delay, ...]
@@ -289,7 +334,7 @@ class DelayByArm(Delay):
             require_part("DelayByArm: laws", law, Delay, "GeometricDelay(50)")
 
     def __str__(self) -> str:
-        return "; ".join(f"arm {i} {law}" for i, law in enumerate(self.laws))
+        return ", ".join(f"{law} (arm {i})" for i, law in enumerate(self.laws))
 
     def sample(self, key, obs, action):
         return pick(jnp.stack([law.sample(key, obs, action) for law in self.laws]), action)
@@ -315,6 +360,10 @@ class DelayFunction(Delay):
     """
 
     function: Callable[..., Any] = static()
+
+    def check(self):
+        if not callable(self.function):
+            raise ConfigError(f"DelayFunction: function must be a function(key, obs, action); got {shown(self.function)}.")
 
     def __str__(self) -> str:
         return f"late by {getattr(self.function, '__name__', 'a function')} of context and action"
@@ -350,6 +399,8 @@ def delay_of(given: Delay | str | float) -> Delay:
     """
     if isinstance(given, Delay):
         return given
+    if not isinstance(given, str | int | float | np.number):
+        require_part("delay", given, Delay, 'GeometricDelay(50), or words such as "geometric 50"')
     name, *numbers = str(given).split() if isinstance(given, str) else ("fixed", str(given))
     try:
         kind, names = WORDS[name]

@@ -21,6 +21,7 @@ from .models.arms import arm_count, stack
 from .models.base import Model, require_model
 from .models.custom import described
 from .models.numpyro import NumPyro
+from .models.returned import check_returns
 from .models.support import SUPPORTS, support_of_likelihood
 from .samplers import Chain, Sampler
 
@@ -298,6 +299,8 @@ def _rows(single: Any, rewards: Any, contexts: Any) -> Row:
         at = int(np.flatnonzero(~np.isfinite(given))[0])
         raise ConfigError(f"posterior: rewards must be finite; number {at} (from 0) is {given[at]}.")
     obs: Any = _contexts(single, contexts, given.size)
+    if single.contextual:
+        check_returns("posterior", single, jnp.asarray(obs[0]))
     rows: Any = Row(obs, np.zeros(given.size, int), given)  # type: ignore[arg-type]
     holds, words = SUPPORTS[support_of_likelihood(single) or "real"]
     wrong = [x for x in given.tolist() if not holds(x)]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,12 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random
-from ._module import Contract
-from ._typing import Info, Played, Row, Tree
-from .agents import Agent
+from ._typing import Array, Info, Played, Row, Tree
+from .agents import Agent, Belief, Thompson
 from .batching import Batching
 from .envs import Env, Step
 from .errors import BltsError, ConfigError
+from .models.drawing import arms_of
+from .untraceable import untraceable
 
 
 @contextmanager
@@ -42,32 +41,10 @@ def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Itera
     try:
         yield
     except (TypeError, ValueError, AttributeError, IndexError) as error:
-        why = None if isinstance(error, BltsError) else _untraceable(error) or why_wrong(env, agent, batching, horizon)
+        why = None if isinstance(error, BltsError) else untraceable(error) or why_wrong(env, agent, batching, horizon)
         if why is None:
             raise
         raise ConfigError(why) from error
-
-
-UNTRACEABLE = (
-    (jax.errors.TracerArrayConversionError, "is traced by JAX and must not call NumPy; use jax.numpy in its place."),
-    (
-        (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError),
-        "is traced by JAX, so it cannot branch on its arguments or make Python numbers of them; use jnp.where in place of if, and "
-        "jax.numpy in place of math and lists.",
-    ),
-    (
-        dataclasses.FrozenInstanceError,
-        "must not set attributes, for parts are frozen; what changes between calls belongs into the state that it returns.",
-    ),
-)
-
-
-def _untraceable(error: Exception) -> str | None:
-    """The sentence for what JAX cannot trace in a method of somebody's own part; None where the error is another, or ours."""
-    why = next((words for kinds, words in UNTRACEABLE if isinstance(error, kinds)), None)
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__) if frame.f_code.co_name != "__setattr__")
-    own = [f for f in frames if isinstance(f.f_locals.get("self"), Contract) and not f.f_globals["__name__"].startswith("blts.")]
-    return f"{type(own[-1].f_locals['self']).__name__}.{own[-1].f_code.co_name} {why}" if why and own else None
 
 
 def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str | None:
@@ -102,6 +79,7 @@ def _look(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
     kind = int if env.actions else float
     env_state, obs = _pair(env, "reset", env.reset(key), "(state, obs)")
     state, clock = agent.init(key), batching.init(key, env.actions)
+    _look_at_draw(key, agent, state)
     action = agent.act(key, state, obs, Played(none + 1, jnp.zeros(env.actions, int)))
     _number(agent, "act", action, "a whole number, of shape ()" if env.actions else "a number, of shape ()", kind)
     action = jnp.asarray(action, kind)
@@ -128,6 +106,15 @@ def _look(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
     _same(agent, "observe", new_states, block[0], "states as it was given them, with the block of replications in front")
     if not isinstance(info, Info) or any(jnp.shape(x) != (1,) for x in info):
         raise _Wrong(_sentence(agent, "observe", info, "an Info of arrays of shape (block,): Info.of(finite)"))
+
+
+def _look_at_draw(key: Array, agent: Agent, state: Tree) -> None:
+    """What the belief draws, where the agent has one and starts with its state."""
+    if not (isinstance(agent, Thompson) and isinstance(agent.belief, Belief)):
+        return
+    drawn, arms = agent.belief.draw(key, agent.model, state), arms_of(agent.model)
+    if len(jax.tree.leaves(drawn)) != 1 or jnp.shape(drawn) != (arms, agent.model.dim):
+        raise _Wrong(_sentence(agent.belief, "draw", drawn, f"θ of every arm, of shape ({arms}, {agent.model.dim})"))
 
 
 def _sentence(owner: Any, method: str, found: Any, wanted: str) -> str:

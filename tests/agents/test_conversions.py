@@ -8,7 +8,25 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from blts import Bernoulli, Conversions, Exact, Fixed, Late, Sequential, Thompson, condition, sgld, simulate
+from blts import (
+    Bandit,
+    Bernoulli,
+    ConfigError,
+    Conversions,
+    Delay,
+    DelayByArm,
+    Exact,
+    Fixed,
+    FixedDelay,
+    Late,
+    LostRewards,
+    Sequential,
+    Thompson,
+    condition,
+    random,
+    sgld,
+    simulate,
+)
 from blts._typing import Row
 from blts.agents import Perturb
 from blts.agents.conversions import Plays, seen_share
@@ -119,6 +137,57 @@ def test_rows_of_a_log_add_up_to_the_weights(plays):
     assert np.asarray(logs.counts).sum() < ROUNDS * 8 * 0.95  # it is not all plays
 
 
+class Swapped(Thompson):
+    """An agent that takes every 1 for a 0."""
+
+    def remember(self, history, row, live):
+        return super().remember(history, row._replace(reward=1.0 - row.reward), live)
+
+
+class SwappedBelief(Exact):
+    """The same in a belief."""
+
+    def remember(self, model, history, row, live):
+        return super().remember(model, history, row._replace(reward=1.0 - row.reward), live)
+
+
+class SwappedModel(Bernoulli):
+    """The same in a model."""
+
+    def add(self, summary, row):
+        return super().add(summary, row._replace(reward=1.0 - row.reward))
+
+    def log_likelihood_of(self, theta, summary):
+        return super().log_likelihood_of(theta, summary)
+
+    def draw(self, key, summary):
+        return super().draw(key, summary)
+
+
+OWN_MEMORIES = {
+    "agent": Swapped(Bernoulli(), Exact(), arms=3),
+    "belief": Thompson(Bernoulli(), SwappedBelief(), arms=3),
+    "model": Thompson(SwappedModel(), Exact(), arms=3),
+}
+
+
+@pytest.mark.parametrize("name", OWN_MEMORIES)
+def test_who_remembers_otherwise_is_told_row_by_row(plays, name):
+    """The plays are counted as often as by weights, but for a few, and each 1 is a 0."""
+    some = jax.tree.map(lambda x: x[:20], plays)
+    swapped = jax.vmap(Conversions(OWN_MEMORIES[name], f"geometric {MEAN}")._weighed)(some)
+    plain = jax.vmap(Conversions(Thompson(Bernoulli(), Exact(), arms=3), f"geometric {MEAN}")._weighed)(some)
+    assert (np.asarray(swapped.rows - swapped.ones) == np.asarray(plain.ones)).all()
+    silent = np.asarray(plain.rows - plain.ones)
+    off = np.abs(np.asarray(swapped.ones) - silent)
+    assert off.max() < 6
+    assert off.mean() < 2
+    assert silent.min() > 20
+    late = Late(Bandit.with_means(Bernoulli(), RATES), 5, silence="zero")
+    mine = simulate(0, late, Conversions(OWN_MEMORIES[name]), Fixed(50), horizon=200, replications=2)
+    assert np.isfinite(mine.final_regret).all()
+
+
 def test_without_delays_nothing_changes():
     parts = condition("bernoulli", "exact-ts", prior="uninformative")
     plain, wrapped = (
@@ -148,3 +217,38 @@ def test_the_correction_recovers_more_than_half_of_the_regret(correction):
 @pytest.mark.slow
 def test_a_correction_for_other_delays_does_not():
     assert recovered(f"geometric {MEAN / 10}", 1000) < 0.5
+
+
+class OwnDelay(Delay):
+    """At most three rounds, each as likely."""
+
+    def sample(self, key, obs, action):
+        return jnp.floor(3 * random.uniform(key)).astype(int)
+
+
+def with_shares(share_by):
+    return type("Stated", (OwnDelay,), {"share_by": share_by})()
+
+
+WRONG_SHARES = {
+    "none": (OwnDelay(), "OwnDelay does not say which share of rewards has come; give it share_by"),
+    "none within": (LostRewards(0.5, OwnDelay()), "OwnDelay does not say which share"),
+    "none in the second": (DelayByArm((FixedDelay(1), LostRewards(0.5, OwnDelay()))), "OwnDelay does not say which share"),
+    "None": (
+        with_shares(lambda self, age, action: None),
+        "share_by of Stated must return a number for each age; it returned no num",
+    ),
+    "shape": (with_shares(lambda self, age, action: jnp.ones(3)), r"each age; it returned an array of the shape \[3\] for ages of"),
+    "if": (with_shares(lambda self, age, action: 1.0 if age > 2 else 0.5), "use jnp.where in place of if"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SHARES)
+def test_shares_that_are_wrong_are_one_sentence(name):
+    delay, words = WRONG_SHARES[name]
+    with pytest.raises(ConfigError, match=f"^Conversions: .*{words}"):
+        Conversions(Thompson(Bernoulli(), Exact(), arms=2), delay)
+
+
+def test_shares_may_be_one_number():
+    Conversions(Thompson(Bernoulli(), Exact(), arms=2), with_shares(lambda self, age, action: 1.0))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from blts.errors import ConfigError
 from blts.live import Experiment, Spec, delays
@@ -88,6 +90,36 @@ def test_intervals_cover_and_rates_are_unbiased_in_many_runs():
     assert covered(4000, spread=0.9) < 0.94
     assert is_unbiased(learned_rates, runs=4000, allowed=0.02)
     assert not is_unbiased(silence_as_zero, runs=4000, allowed=0.02)
+
+
+def told_at_once(ones: int, units: int, now: float = 20.0) -> dict[str, Any]:
+    """The rate of decisions of which some converted at once, when all windows are over."""
+    rewards = (np.arange(units) < ones) * 1.0
+    fold = Fold(0, 0, np.zeros(units, int), np.zeros(units), np.full(units, np.nan), rewards, rewards >= 0, entered=np.zeros(units))
+    return rate(Silence.at(fold, False, now, WINDOW), np.ones(units, bool))
+
+
+@pytest.mark.parametrize("rate_", [0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("units", [10, 40, 200])
+def test_rates_near_one_are_not_certain(rate_, units):
+    """Of 9 conversions in 9 decisions the interval was [1, 1]. Its coverage is computed from the binomial distribution."""
+    assert told_at_once(9, 9)["low"] < 0.75
+    ones = np.arange(1, units + 1)
+    found = [told_at_once(int(n), units) for n in ones]
+    hit = np.array([one["low"] <= rate_ <= one["high"] for one in found])
+    assert stats.binom.pmf(ones, units, rate_)[hit].sum() > 0.9
+
+
+def test_few_conversions_say_nothing_of_delays(tmp_path):
+    clock = Hand()
+    experiment = Experiment.create(tmp_path / "b.db", "shop", ["A", "B"], "conversions", "exact", clock=clock, **SETTINGS)
+    first = experiment.ask(30).decisions
+    clock.now += 20 * 3600
+    experiment.tell([(first[0].id, 1)])
+    words = experiment.report()["delay"]["words"]
+    assert words.startswith("Delays are not known yet: 1 conversion came within the window, of 5 that are needed")
+    experiment.tell([(each.id, 1) for each in first[1:5]])
+    assert experiment.report()["delay"]["words"].startswith("By 5 conversions so far, 100 % come within")
 
 
 def test_delays_are_the_product_limit_estimate():

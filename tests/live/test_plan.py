@@ -14,7 +14,7 @@ from blts import cli
 from blts.errors import BltsError
 from blts.live import Sizing, Spec, plan, rehearse
 from blts.live.rehearsal.assumptions import arms_of, with_effect
-from blts.live.rehearsal.sizing import INSIDE, interval_of, right_of, units_for
+from blts.live.rehearsal.sizing import INSIDE, _days, interval_of, right_of, units_for
 from laws import LEVEL
 
 SPEC = Spec.of(["A", "B"], "conversions", "top-two")
@@ -126,6 +126,23 @@ def test_an_effect_is_what_the_mean_has_more(name, base, effect, more):
     assert other.mean - one.mean == pytest.approx(effect)
 
 
+@pytest.mark.parametrize(("base", "effect"), [("0.2", 0.8), ("0", 1.0)])
+def test_an_arm_that_always_earns_the_same_has_a_plan(base, effect):
+    found = plan(Spec.of(["A", "B"], "conversions", "top-two"), base, effect, per_day=100, replications=20)
+    assert found.reached
+    assert 10 <= found.units <= 200
+
+
+def test_units_that_come_all_at_once_have_a_plan():
+    found = plan(Spec.of(["A", "B"], "conversions", "top-two"), "0.2", 0.7, per_day=1e15, replications=20)
+    assert found.units <= 200
+
+
+@pytest.mark.parametrize(("days", "words"), [(1.0, "1 day"), (0.5, "0.5 days"), (1.0004, "1 day"), (12.0, "12 days")])
+def test_days_in_words(days, words):
+    assert _days(days) == words
+
+
 BASIC = ("--model", "conversions", "--base", "0.1", "--effect", "0.1")
 REFUSED = {
     ("--base", "0.1", "--effect", "0.1"): "A plan needs --model",
@@ -133,6 +150,8 @@ REFUSED = {
     ("--model", "conversions", "--base", "cheap", "--effect", "0.2"): "cannot earn 'cheap' under its model; give a rate",
     ("--model", "conversions", "--base", "0.1", "--effect", "-0.1"): "effect must be a number above 0",
     ("--model", "conversions", "--base", "0.1", "--effect", "1e-6"): "take a larger effect, or a larger most",
+    ("--model", "conversions", "--base", "0.1", "--effect", "1e-200"): "takes more than 1,000,000,000,000 units",
+    ("--model", "conversions", "--base", "0", "--effect", "1e-9"): "take a larger effect, or a larger most",
     ("--model", "revenue", "--base", "0.5x10±1", "--effect", "9"): "a share of buyers above 1",
     (*BASIC, "--arms", "1"): "arms must be a number from 2 to 26; got 1",
     (*BASIC, "--power", "1.2"): "power must be a probability from 0.5 to 0.99; got 1.2",

@@ -186,6 +186,28 @@ def test_damaged_files_are_named_and_computed_again(whole, tmp_path):
     assert same(arrays_of(study, other), arrays_of(study, store))
 
 
+def test_the_results_of_another_cell_are_not_taken(whole, tmp_path):
+    study, store = whole
+    other, cells = Store.create(tmp_path / "out"), list(study.cells())
+    for cell in cells:
+        other.put(cell, store.path(cell).read_bytes())
+    other.put(cells[1], store.path(cells[0]).read_bytes())
+    missing, damaged = other.sweep(cells)
+    assert missing == [cells[1]]
+    assert "has the results of another cell" in damaged[0]
+    assert run([study], other)
+    assert same(arrays_of(study, other), arrays_of(study, store))
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "3", '{"studies": "mine"}', '{"studies": [1]}', '{"title": 3}', "{", "\xff"])
+def test_a_heading_that_was_changed_is_one_sentence(tmp_path, content):
+    store = Store.create(tmp_path / "out")
+    store.write(store_module.HEADING, content)
+    for read in (store.studies, store.heading):
+        with pytest.raises(StoreError, match=r"run.json cannot be read \(.*\); run the study again"):
+            read()
+
+
 def test_a_result_that_arrives_damaged_is_not_stored(whole, tmp_path):
     study, _ = whole
     store = Store.create(tmp_path / "out")

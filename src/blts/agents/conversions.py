@@ -18,8 +18,7 @@ from jax import lax
 from .._module import module, require_part, static
 from .._typing import Array, Bool, Float, Int, Row, Tree
 from ..arrays import count
-from ..declared import why_lost
-from ..delays import Delay, check_arms, delay_of, knows_shares
+from ..delays import Delay, check_arms, check_shares, delay_of
 from ..errors import ConfigError, whole
 from ..models.bernoulli import Successes
 from .base import Agent
@@ -51,8 +50,8 @@ class Conversions(Agent):
     """Another agent, where silence may still become a conversion: `Late(…, silence="zero")`.
 
     At the end of a batch the agent is given every play: those whose reward was told, as they are, and pending ones as failures with
-    the weights that the delays call for. `Bernoulli` counts take weights as they are; other memories (the rows of Langevin chains)
-    have so many of the pending plays as the weights add up to.
+    the weights that the delays call for. `Bernoulli` counts take weights as they are; other memories (the rows of Langevin chains,
+    or what a subclass remembers) have so many of the pending plays as the weights add up to.
 
     Args:
         agent: who plays and learns, such as `Thompson(Bernoulli(), arms=3)`.
@@ -78,12 +77,7 @@ class Conversions(Agent):
         if self.delay is not None and not (isinstance(self.delay, str) and self.delay == LEARNED):
             object.__setattr__(self, "delay", delay_of(self.delay))
             check_arms("Conversions", self.delay, self.agent.actions)
-            if not knows_shares(self.delay):
-                why = why_lost(self.delay, "share_by")
-                raise ConfigError(
-                    f"Conversions: {type(self.delay).__name__} does not say which share of rewards has come; "
-                    + (f"{why.rstrip('.')}, or take delay={LEARNED!r}." if why else f"give it share_by, or delay={LEARNED!r}.")
-                )
+            check_shares("Conversions", self.delay)
         if self.window is not None:
             whole("window", self.window, 0)
         if holds_private(self.agent):
@@ -125,8 +119,7 @@ class Conversions(Agent):
 
     def init(self, key):
         """The agent's own, with counts that have fractions."""
-        fraction = lambda x: jax.tree.map(lambda n: n.astype(float), x) if isinstance(x, Successes) else x  # noqa: E731
-        return jax.tree.map(fraction, self.agent.init(key), is_leaf=lambda x: isinstance(x, Successes))
+        return _with_fractions(self.agent.init(key))
 
     def act(self, key, state, obs, played):
         return self.agent.act(key, state, obs, played)
@@ -169,7 +162,7 @@ class Conversions(Agent):
         t = jnp.arange(plays.told.shape[0])
         share = jnp.where((t > 0) & (t <= plays.now), self._share(plays, plays.now - t), 0.0)
         silent = self._silent_failures(plays, share)
-        if isinstance(empty, Successes):
+        if isinstance(empty, Successes) and self._counts:
             return Successes(plays.ones + plays.zeros + silent, plays.ones)
         pending = jnp.where(plays.told, 0.0, share)
         each = silent / jnp.maximum(self._by_arm(plays, pending), jnp.finfo(share.dtype).tiny)
@@ -178,7 +171,12 @@ class Conversions(Agent):
         def add(t: Array, history: Tree) -> Tree:
             return self.agent.remember(history, jax.tree.map(lambda x: x[t], plays.rows), counted[t] & (t <= plays.now))
 
-        return lax.fori_loop(1, plays.told.shape[0], add, empty)
+        return _with_fractions(lax.fori_loop(1, plays.told.shape[0], add, empty))
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the agent's memory is the counts of its rows: not where it, its belief or its model has rows its own way."""
+        return self.agent.plain_memory and getattr(self.agent.model, "counts_ones", False)
 
     def _silent_failures(self, plays: Plays, share: Float[Array, " rounds"]) -> Float[Array, " arms"]:
         """How many failures of each arm are not told: Σ F(age) over all plays but those told to be failures, less conversions."""
@@ -201,6 +199,12 @@ class Conversions(Agent):
         whole_share = self.delay.share_by(jnp.full_like(age, self.window), plays.rows.action)
         # Where no conversion can come within the window, silence says nothing until its end.
         return jnp.where(age >= self.window, 1.0, share / jnp.maximum(whole_share, jnp.finfo(share.dtype).tiny))
+
+
+def _with_fractions(tree: Tree) -> Tree:
+    """The same with numbers in place of whole numbers in counts."""
+    fraction = lambda x: jax.tree.map(lambda n: n.astype(float), x) if isinstance(x, Successes) else x  # noqa: E731
+    return jax.tree.map(fraction, tree, is_leaf=lambda x: isinstance(x, Successes))
 
 
 def seen_share(came: Float[Array, " rounds"], converted: Bool[Array, " rounds"], now: Int[Array, ""]) -> Float[Array, " rounds"]:

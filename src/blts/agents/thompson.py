@@ -71,7 +71,9 @@ class Thompson(Agent):
                 "Thompson: belief says how each round draws from the chain's ends; give Perturb(chain) or Pool(chain)."
             )
         require_part("Thompson: belief", belief, Belief, "Exact(), Perturb(sgld()) or Pool(mala())")
-        object.__setattr__(self, "belief", belief.check_model(self.model))
+        checked = belief.check_model(self.model)
+        require_part(f"Thompson: what check_model of {type(belief).__name__} returns", checked, Belief, "the belief itself")
+        object.__setattr__(self, "belief", checked)
         object.__setattr__(self, "arms", arms)
 
     def _check_overrides(self) -> None:

@@ -138,7 +138,9 @@ class AbruptChanges(Drift):
         whole = isinstance(self.times, tuple | list | np.ndarray) and all(isinstance(t, int | np.integer) for t in self.times)
         times = tuple(int(t) for t in self.times) if whole else ()  # type: ignore[union-attr]
         if not times or min(times) < 1:
-            raise ConfigError(f"AbruptChanges: times must be rounds from 1 upwards; got {self.times!r}.")
+            raise ConfigError(
+                f"AbruptChanges: times must be a list of rounds from 1 upwards, such as [500, 1000]; got {self.times!r}."
+            )
         object.__setattr__(self, "times", times)
 
     def __str__(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from ..arrays import pick
 from ..declared import provides, rests_on, why_lost
 from ..errors import ConfigError
 from ..models.support import support_of_samples
+from ..untraceable import untraceable
 from .bandit import Bandit
 from .base import Env, Step, gaps_of
 from .drift import Drift
@@ -68,8 +71,9 @@ class Drifting(Env):
             raise ConfigError(f"Drifting pays rewards of the bandit's model, and would not call what was overridden: {lost}")
         if not provides(model, "theta_of_mean") or model.contextual:
             raise ConfigError(f"Drifting: the means of {name} rewards do not say what θ is; use a model with theta_of_mean.")
-        limits = self.drift.limits(self._base)
-        first = np.asarray(self.drift.first(jnp.asarray(self._base)), float)
+        limits = self._limits()
+        first = np.asarray(self._of_every_arm("first", lambda drift, base: drift.first(base)), float)
+        self._of_every_arm("after", partial(jax.eval_shape, _after))
         slack = 1e-5 * np.abs(first).max()
         if not (first.min() >= limits[0] - slack and first.max() <= limits[1] + slack):
             raise ConfigError(
@@ -82,6 +86,29 @@ class Drifting(Env):
                     f"Drifting: means between {limits[0]:g} and {limits[1]:g} are not all possible for {name} rewards; give the "
                     f"drift {INSIDE.get(str(model.support), 'other limits')}."
                 )
+
+    def _limits(self) -> tuple[float, float]:
+        """Those of the drift, refused where they are no pair of numbers."""
+        found = self.drift.limits(self._base)
+        if np.shape(found) != (2,):
+            raise ConfigError(f"Drifting: limits of {type(self.drift).__name__} must return the lowest and the highest mean.")
+        return found
+
+    def _of_every_arm(self, name: str, method: Callable[[Drift, Array], Any]) -> Array:
+        """What a method of the drift returns at the first means, refused where that is no mean for every arm."""
+        base = jnp.asarray(self._base)
+        try:
+            found = method(self.drift, base)
+        except (TypeError, ValueError) as error:
+            if (why := untraceable(error)) is None:
+                raise
+            raise ConfigError(f"Drifting: {why}") from error
+        shape = getattr(found, "shape", None)
+        if shape != base.shape:
+            got = f"{found!r}" if shape is None else f"an array of the shape {list(shape)}"
+            wanted = f"the mean of every arm, of the shape {list(base.shape)}"
+            raise ConfigError(f"Drifting: {name} of {type(self.drift).__name__} must return {wanted}; it returned {got}.")
+        return found
 
     def _possible(self, mean: float) -> bool:
         if np.isinf(mean):
@@ -118,3 +145,7 @@ class Drifting(Env):
         reward = single.sample(key_reward, single.theta_of_mean(mean), (), action)
         after = self.drift.after(key_drift, state.t, self.bandit.means(self.bandit.theta), state.means)
         return Drifted(state.t + 1, after), Step((), reward, pick(gaps_of(state.means), action))
+
+
+def _after(drift: Drift, base: Array) -> Array:
+    return drift.after(_random.as_key(0), jnp.ones((), int), base, base)

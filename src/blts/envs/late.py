@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .. import _random
 from .._module import module, require_part, static
 from .._typing import Array, Int, Scalar
-from ..delays import NEVER, Delay, check_arms, delay_of
-from ..errors import ConfigError, whole
+from ..delays import LONGEST, NEVER, Delay, check_arms, delay_of
+from ..errors import ConfigError, counted, whole
 from .base import Arrival, Env
 
 SILENCES = ("missing", "zero")
@@ -57,7 +59,7 @@ rounds or not at all; silence is a reward of zero.
             raise ConfigError(f"Late: silence must be one of {', '.join(map(repr, SILENCES))}; got {self.silence!r}.")
 
     def __str__(self) -> str:
-        window = "" if self.window is None else f", and come within {self.window} rounds or not at all"
+        window = "" if self.window is None else f", and come within {counted(self.window, 'round')} or not at all"
         zero = "; silence is a reward of zero" if self.silence == "zero" else ""
         return f"{str(self.env).rstrip('.')}. Rewards are {self.delay}{window}{zero}."
 
@@ -110,11 +112,15 @@ rounds or not at all; silence is a reward of zero.
 
     def _whole(self, delay: Any) -> Int[Array, ""]:
         """The delay, refused while the round is traced if it is not one whole number."""
-        delay = jnp.asarray(delay)
+        if not isinstance(delay, jax.Array | np.ndarray | np.generic | int | float) or isinstance(delay, bool):
+            got = "None" if delay is None else f"of the type {type(delay).__name__}"
+            raise ConfigError(f"Late: the delay of {type(self.delay).__name__} must be one whole number; it is {got}.")
+        delay = jnp.asarray(min(delay, LONGEST) if isinstance(delay, int) else delay)
         if delay.shape or not jnp.issubdtype(delay.dtype, jnp.integer):
             got = f"numbers of the type {delay.dtype}" if not delay.shape else f"an array of the shape {list(delay.shape)}"
+            owner = type(self.delay).__name__
             raise ConfigError(
-                f"Late: the delay of {self.delay} must be one whole number, such as jnp.floor(x).astype(int); it is {got}."
+                f"Late: the delay of {owner} must be one whole number, such as jnp.floor(x).astype(int); it is {got}."
             )
         return delay
 

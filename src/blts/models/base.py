@@ -9,18 +9,15 @@ from __future__ import annotations
 import html
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._module import Contract, require_part
-from .._random import as_key
 from .._typing import Array, Float, Int, PRNGKey, Row, Scalar, Theta, Tree
 from ..declared import attribute, default, fact, missing, optional, provides, required, why_lost
 from ..errors import ConfigError
-from .arms import first_arm
 from .marginal import Marginal
 from .printing import sentence
+from .returned import check_returns
 
 
 class Theory(NamedTuple):
@@ -429,24 +426,4 @@ def require_model(owner: str, model: Any) -> None:
         others = f" The same holds for {', '.join(lost[1:])}." if lost[1:] else ""
         raise ConfigError(f"{owner}: {why_lost(model, lost[0])}{others}")
     require_part(f"{owner}: model", model, Model, "Gaussian(prior_mean=[0.0, 1.0])")
-    drawn = _drawn.eval_shape(model).shape
-    if drawn != (model.dim,):
-        shape = f"{type(model).__name__} has dim = {model.dim}, and its init draws θ of shape {drawn}"
-        raise ConfigError(f"{owner}: {shape}; override both or neither.")
-    if not model.contextual:
-        shape = _mean.eval_shape(model, jax.ShapeDtypeStruct(drawn, jnp.result_type(float))).shape
-        if shape != ():
-            raise ConfigError(f"{owner}: mean_reward of {type(model).__name__} has the shape {shape}; it must return one number.")
-
-
-# Functions of the module: JAX traces them once for all models of one class and shape.
-
-
-@jax.jit
-def _drawn(model: Model) -> Theta:
-    return jnp.asarray(first_arm(model).init(as_key(0)))
-
-
-@jax.jit
-def _mean(model: Model, theta: Theta) -> Scalar:
-    return jnp.asarray(first_arm(model).mean_reward(theta, (), jnp.asarray(0)))
+    check_returns(owner, model)

@@ -124,6 +124,9 @@ class Bernoulli(Model):
     def add(self, summary, row):
         return Successes(summary.rows + 1, summary.ones + (row.reward > 0.5))
 
+    counts_ones = fact("empty", "add")
+    """Whether the summary of rows is how many they are, and how many of them are 1."""
+
     @rests_on("log_likelihood", "empty", "add")
     def log_likelihood_of(self, theta, summary):
         return summary.ones * theta[0] - summary.rows * jax.nn.softplus(theta[0])

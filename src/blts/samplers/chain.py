@@ -361,7 +361,7 @@ class Chain:
         def body(i, carry):
             state, stretch, accepted, moments = carry
             stretched = target._replace(scale=jnp.exp(stretch) * target.scale) if adapts else target
-            state, info = self.kernel.step(_random.step_key(_random.from_words(words), i), state, stretched)
+            state, info = _stepped(self.kernel, self.kernel.step(_random.step_key(_random.from_words(words), i), state, stretched))
             if adapts:
                 stretch = jnp.minimum(stretch + jnp.where(i < begin, info.acceptance - ACCEPT, 0.0), LONGEST)
             if diagnose:
@@ -371,12 +371,22 @@ class Chain:
 
         zeros = jnp.zeros((2, *jax.eval_shape(seen, theta).shape))
         start = self.kernel.start(theta, target) if adapts and isinstance(self.kernel, MALA) else self.kernel.init(theta)
+        if not hasattr(start, "position"):
+            raise ConfigError(f"Chain: init of {type(self.kernel).__name__} must return a state with a position, such as State(…).")
         stretch = jnp.zeros(()) if adapts else ()
         state, _, accepted, (_, mean, m2) = lax.fori_loop(
             0, jnp.asarray(limit), body, (start, stretch, jnp.zeros(()), (zeros, zeros, zeros))
         )
         variances, steps = m2 / jnp.maximum(quarter - 1, 1), quarter.astype(float)
         return state.position, ChainInfo(accepted / limit, mean, variances, steps, seen(state.position))
+
+
+def _stepped(kernel: Sampler, found: Any) -> tuple[Any, Any]:
+    """What a step of a kernel returned, refused where it is no state and `StepInfo`."""
+    pair = isinstance(found, tuple) and len(found) == 2 and hasattr(found[0], "position") and hasattr(found[1], "acceptance")
+    if not pair:
+        raise ConfigError(f"Chain: step of {type(kernel).__name__} must return (state, StepInfo(acceptance)).")
+    return found
 
 
 def _whole(history: Tree, worth: Float[Array, "block arms"]) -> Int[Array, "block arms"]:

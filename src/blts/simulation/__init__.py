@@ -105,6 +105,8 @@ def simulate(
     require_part("env", env, Env, "Bandit.with_means(Gaussian(), [0.0, 1.0])", names)
     require_part("agent", agent, Agent, "UCB1(10)", names)
     require_part("batching", batching, Batching, "DoublingCounts()", names)
+    for part in (env, agent):
+        whole(f"{type(part).__name__}: actions", part.actions, 0)
     if env.actions != agent.actions:
         raise ConfigError(
             f"The environment has {env.actions} actions and the agent {agent.actions}; give both the same number of arms."

@@ -150,6 +150,11 @@ class Cell(NamedTuple):
         del content["source"]
         return hashlib.sha256(canonical(content).encode()).hexdigest()[:32]
 
+    def is_described_by(self, written: dict[str, Any]) -> bool:
+        """Whether this is the cell that a file of results says it has; fields that an earlier version did not write say nothing."""
+        content = self._asdict()
+        return canonical(written) == canonical({name: content.get(name) for name in written})
+
     def __str__(self) -> str:
         words = " ".join(str(v) for k, v in self.condition.items() if k in NAMES)
         return f"{words or self.task} {self.first}–{self.first + self.replications - 1}"

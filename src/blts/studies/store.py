@@ -184,7 +184,10 @@ class Store:
             return None
         except OSError as error:
             raise StoreError(f"{path} cannot be read ({_why(error)}).") from None
-        return decode(content, str(path))
+        result = decode(content, str(path))
+        if "cell" in result.provenance and not cell.is_described_by(result.provenance["cell"]):
+            raise Corrupt(f"{path} has the results of another cell.")
+        return result
 
     def put(self, cell: Cell, content: bytes) -> None:
         decode(content, "a result that has just arrived")
@@ -225,11 +228,13 @@ class Store:
     def _contents(self) -> dict[str, Any]:
         path = self.folder / HEADING
         try:
-            return json.loads(path.read_text())
+            found = json.loads(path.read_text())
+            _check_contents(found)
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:
             raise StoreError(f"{path} cannot be read ({error}); run the study again.") from None
+        return found
 
     # Files
 
@@ -272,6 +277,17 @@ class Store:
                 damaged.append(str(error))
                 missing.append(cell)
         return missing, damaged
+
+
+def _check_contents(found: Any) -> None:
+    """Refuse what is no heading of a run (`ValueError`)."""
+    if not isinstance(found, dict):
+        raise ValueError("it is no table")
+    names = found.get("studies", [])
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise ValueError("its studies are no list of names")
+    if not all(isinstance(found.get(name, ""), str) for name in Heading._fields):
+        raise ValueError("its title or lead is no text")
 
 
 def _runs(pid: int) -> bool:

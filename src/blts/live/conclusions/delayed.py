@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from ..delays import Delays, Silence
+from ...errors import counted
+from ..delays import LEAST_AT_RISK, Delays, Silence
 from ..durations import in_words
 from ..export import DecisionTable
 from ..ledger import Fold
@@ -18,6 +19,8 @@ from .words import few_digits, number
 PARTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 """Ages for which shares are stated, as parts of the window."""
 POINTS = 50  # of the curve
+FAILURES = 3.0
+"""Failures that an interval counts at least: were the rate below 1 - 3/n, n of n would convert with a chance below 5 %."""
 
 
 def delayed(table: DecisionTable, spec: Spec, now: float) -> dict[str, Any]:
@@ -64,6 +67,7 @@ def rate(known: Silence, mine: np.ndarray) -> dict[str, Any]:
 
     The variance of log p has two parts: conversions are independent of each other, each with probability p F(age), and F is
     estimated: with q = n / R the hazards of the product limit, Σ F has the variance Σ_j (Σ_{age < s_j} F)² q_j / ((1 - q_j) R_j).
+    Where fewer than 3 decisions did not convert, the first part is that of 3: all of n conversions do not make a rate of 1 certain.
 
     Args:
         known: all decisions, weighed.
@@ -83,7 +87,7 @@ def rate(known: Silence, mine: np.ndarray) -> dict[str, Any]:
     younger = np.concatenate([[0.0], np.cumsum(share[order])])[np.searchsorted(ages[order], known.delays.seconds, side="left")]
     q, free = known.delays.hazard, known.delays.hazard < 1
     of_share = np.sum(younger[free] ** 2 * q[free] / ((1 - q[free]) * known.delays.at_risk[free])) / trials**2
-    of_ones = max(1 - value * float((share**2).sum()) / trials, 0.0) / ones
+    of_ones = max(1 - value * float((share**2).sum()) / trials, min(FAILURES / trials, 1.0)) / ones
     half = special.ndtri(0.5 + LEVEL / 2) * np.sqrt(of_ones + of_share)
     return found | {"low": float(value * np.exp(-half)), "high": float(min(value * np.exp(half), 1.0))}
 
@@ -100,6 +104,9 @@ def in_a_sentence(found: dict[str, Any]) -> str:
     """The learned delays in words."""
     if not found["conversions"]:
         return "Delays are not known yet: no conversion has come, and silence counts as failure."
+    if found["conversions"] < LEAST_AT_RISK:
+        came = f"{counted(found['conversions'], 'conversion')} came within the window, of {LEAST_AT_RISK} that are needed"
+        return f"Delays are not known yet: {came}, and silence counts as failure from the shortest of their delays on."
     half = next((one for one in found["by_age"] if one["share"] >= 0.5), found["by_age"][-1])
     early = (
         f" No decision is as old as the window yet: what comes later than {in_words(found['oldest'])} is not known."

@@ -49,7 +49,7 @@ class Plan(NamedTuple):
 
     def steps(self) -> list[tuple[float, int]]:
         """Each step's end, in seconds, and how many units had arrived by then. The last is when all rewards are in."""
-        rate, count = self.per_day / DAY, math.ceil(self.units / self.per_day * DAY / self.step - 1e-9)
+        rate, count = self.per_day / DAY, max(1, math.ceil(self.units / self.per_day * DAY / self.step - 1e-9))
         ends = [self.step * (k + 1) for k in range(count)]
         arrivals = [(now, math.floor(now * rate + 1e-9)) for now in ends[:-1]] + [(ends[-1], self.units)]
         return [*arrivals, (ends[-1] + self.patience, self.units)]

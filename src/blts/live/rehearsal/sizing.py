@@ -15,7 +15,7 @@ from scipy import special
 from ...errors import ConfigError, whole
 from ..parts import part_of
 from ..spec import Spec
-from .assumptions import arms_of, with_effect
+from .assumptions import AssumedArm, arms_of, with_effect
 from .measured import Measured, Share
 from .planning import MOST_UNITS
 from .results import Rehearsal
@@ -28,6 +28,8 @@ SEQUENTIAL = 2.5
 """Units that evidence needs, as a multiple of those of a test that may be looked at once (see `blts.evidence.EFFECTS`)."""
 HOPELESS = 20.0
 """How many times the largest experiment the first guess may be: beyond, no rehearsal is begun."""
+FAR = 10**12
+"""Units beyond which their number is not told."""
 GROWTH = 1.25
 """By how much an experiment that turns out too small is enlarged."""
 
@@ -102,7 +104,7 @@ class Sizing:
         named = self.found.named_at[self.found.winner == self.found.best]
         when = f", half of them by {quantile(named, 0.5)} units" if len(named) else ""
         rows = [
-            ("units", f"{self.units:,}, {self.units / self.per_day:.3g} days at {self.per_day:g} a day"),
+            ("units", f"{self.units:,}, {_days(self.units / self.per_day)} at {self.per_day:g} a day"),
             ("the right winner", f"{self.right} of the time{when}"),
             ("a wrong one", f"{Share.of_those(self.found.wrong)} of the time"),
             ("batches", str(Measured.of(self.found.refreshes))),
@@ -216,15 +218,24 @@ def _check(effect: float, power: float, most: int, replications: int) -> None:
 def _guess(spec: Spec, truth: dict[str, str], model: Any, power: float, effect: float, most: int) -> int:
     """A first number of units: that of a test of two arms that is looked at once, for as many arms, at every day."""
     labels = [arm.label for arm in spec.arms]
-    rewards = arms_of(truth, labels, model)[-1].draw(np.random.default_rng(0), 10_000)
     z = float(special.ndtri(0.975) + special.ndtri(power))
-    units = SEQUENTIAL * len(labels) * 2 * z**2 * float(np.var(rewards)) / effect**2
+    units = SEQUENTIAL * len(labels) * 2 * z**2 * _variance(arms_of(truth, labels, model)[-1]) / effect / effect
     if units > HOPELESS * most:
+        many = f"about {_rounded(units):,}" if units < FAR else f"more than {FAR:,}"
         raise ConfigError(
-            f"A difference of {effect:g} takes about {_rounded(units):,} units, and {most:,} is the most that is tried; "
+            f"A difference of {effect:g} takes {many} units, and {most:,} is the most that is tried; "
             "take a larger effect, or a larger most."
         )
-    return int(min(most, max(200, _rounded(units))))
+    return int(min(most, max(200, _rounded(max(1.0, units)))))
+
+
+def _variance(arm: AssumedArm) -> float:
+    """Of the rewards of an arm, from draws. Where none of n differ, the reward may be one that fewer than 1 in n units have: the
+    variance is then at least n times the square of how far the mean is from theirs, and 0 for an arm that always earns the same."""
+    rewards = arm.draw(np.random.default_rng(0), 10_000)
+    if not np.ptp(rewards):
+        rewards = arm.draw(np.random.default_rng(0), 1_000_000)
+    return float(np.var(rewards)) or len(rewards) * (arm.mean - float(rewards[0])) ** 2
 
 
 def units_for(found: Rehearsal, power: float) -> int | None:
@@ -249,6 +260,11 @@ def _rounded(units: float) -> int:
     """Two digits, upwards."""
     unit = 10 ** max(0, math.floor(math.log10(units)) - 1)
     return math.ceil(units / unit) * unit
+
+
+def _days(days: float) -> str:
+    """So many days, in words."""
+    return "1 day" if f"{days:.3g}" == "1" else f"{days:.3g} days"
 
 
 def _plain(value: float) -> str:
