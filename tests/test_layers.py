@@ -22,7 +22,7 @@ LAYERS = (
     ("catalogue", "live"),
     ("problems",),
     ("simulation", "comparison"),
-    ("trace", "leap", "specification", "inference", "wrong_returns"),
+    ("trace", "leap", "specification", "inference", "wrong_returns", "silent_faults"),
     ("loop", "logged"),
     ("arrivals",),
     ("agents", "envs"),

@@ -19,6 +19,7 @@ from ..envs import Env, Late
 from ..errors import ConfigError, whole
 from ..progress import bar, wanted
 from ..record import Record, Sent
+from ..silent_faults import refused
 from ..specification import check_private, check_rewards, check_told, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
@@ -120,7 +121,7 @@ def simulate(
     keep_programs()
     root, rounds = as_key(key), recorded_times(times, horizon)
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
-    with explained(env, agent, batching, horizon):
+    with explained(env, agent, batching, horizon), refused(env, agent, batching):
         check_private(env, agent, batching)
         check_told(env, agent)
         if not misspecified:
