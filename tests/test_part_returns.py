@@ -102,6 +102,15 @@ WRONG = {
     "after": (drifting(after=lambda self, key, t, base, means: means[0]), r"it returned an array of the shape \[\]"),
     "after None": (drifting(after=lambda self, key, t, base, means: None), "after of Own must return .*; it returned None"),
     "limits": (drifting(limits=lambda self, base: 1.0), "limits of Own must return the lowest and the highest mean"),
+    "beyond": (
+        drifting(after=lambda self, key, t, base, means: means + 0.1),
+        r"Own promises means from 0.2 to 0.4, and its after returned .* for round 2; keep them inside",
+    ),
+    "slowly beyond": (
+        drifting(after=lambda self, key, t, base, means: means + 1e-3, limits=lambda self, base: (0.0, 0.5)),
+        r"returned .* for round 10[23]; keep them inside",
+    ),
+    "not a number": (drifting(after=lambda self, key, t, base, means: jnp.log(means - 0.3)), r"for round 2; keep them inside"),
     "if": (drifting(after=lambda self, key, t, base, means: means if t > 3 else base), "use jnp.where in place of if"),
 }
 

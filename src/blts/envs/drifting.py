@@ -80,12 +80,26 @@ class Drifting(Env):
                 f"Drifting: the drift begins with means {short(first)} and promises means between {limits[0]:g} and {limits[1]:g}; "
                 "override first and limits so that they agree."
             )
+        if not type(self.drift).__module__.startswith("blts."):
+            self._check_stays(first, limits)
         for limit in limits:
             if not self._possible(limit):
                 raise ConfigError(
                     f"Drifting: means between {limits[0]:g} and {limits[1]:g} are not all possible for {name} rewards; give the "
                     f"drift {INSIDE.get(str(model.support), 'other limits')}."
                 )
+
+    def _check_stays(self, first: np.ndarray, limits: tuple[float, float]) -> None:
+        """Refuse a drift whose means leave its limits in the first rounds: the model has no rewards of such means."""
+        _, means = _tried(self.drift, jnp.asarray(self._base), jnp.asarray(first, float))
+        slack = 1e-4 * max(1.0, float(np.abs(first).max()))
+        outside = ~((means >= limits[0] - slack) & (means <= limits[1] + slack)).all(1)
+        if outside.any():
+            t = int(outside.argmax())
+            raise ConfigError(
+                f"Drifting: {type(self.drift).__name__} promises means from {limits[0]:g} to {limits[1]:g}, and its after returned "
+                f"{short(np.asarray(means[t]))} for round {t + 2}; keep them inside, or override limits."
+            )
 
     def _limits(self) -> tuple[float, float]:
         """Those of the drift, refused where they are no pair of numbers."""
@@ -149,3 +163,18 @@ class Drifting(Env):
 
 def _after(drift: Drift, base: Array) -> Array:
     return drift.after(_random.as_key(0), jnp.ones((), int), base, base)
+
+
+TRIED = 1000
+"""Rounds for which a drift of somebody's own is tried."""
+
+
+@jax.jit
+def _tried(drift: Drift, base: Array, first: Array) -> tuple[Array, Array]:
+    """The last means, and those of each round from the second on."""
+
+    def step(means, t):
+        after = drift.after(_random.fold_in(_random.as_key(0), t), t, base, means)
+        return after.astype(means.dtype), after
+
+    return jax.lax.scan(step, first, 1 + jnp.arange(TRIED))
