@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _random
-from ._module import Contract, array, module, positive, require_part, static
+from ._module import Contract, array, module, parts_within, positive, require_part, short, static
 from ._typing import Array, Float, Int, Numbers, PRNGKey, Tree
 from .arrays import pick
 from .declared import optional, provides, required, rests_on, why_lost
@@ -97,7 +97,7 @@ def without_shares(delay: Delay) -> Delay | None:
 
 
 def check_shares(name: str, delay: Delay) -> None:
-    """Refuse a law whose `share_by` is missing, or does not return a number for each age.
+    """Refuse a law whose `share_by` is missing, or does not return a share for each age.
 
     Args:
         name: of what needs it.
@@ -125,6 +125,15 @@ def check_shares(name: str, delay: Delay) -> None:
             "no numbers" if found is None else f"an array of the shape {list(found.shape)} for ages of the shape {list(some.shape)}"
         )
         raise ConfigError(f"{name}: share_by of {type(delay).__name__} must return a number for each age; it returned {got}.")
+    own = next((each for each in parts_within(delay) if not type(each).__module__.startswith("blts.")), None)
+    if own is not None:
+        age = jnp.arange(1000)
+        shares = np.broadcast_to(np.asarray(delay.share_by(age, jnp.zeros_like(age)), float), age.shape)
+        if not (shares[0] >= 0 and (np.diff(shares) >= -1e-5).all() and shares[-1] <= 1 + 1e-5):
+            raise ConfigError(
+                f"{name}: share_by of {type(own).__name__} must return shares from 0 to 1 that do not decrease with the age; for "
+                f"ages of 0, 1, 10, 100 and 999 rounds it returned {short(shares[[0, 1, 10, 100, 999]])}."
+            )
 
 
 def _shares(found: Any) -> Any:

@@ -239,6 +239,9 @@ WRONG_SHARES = {
         "share_by of Stated must return a number for each age; it returned no num",
     ),
     "shape": (with_shares(lambda self, age, action: jnp.ones(3)), r"each age; it returned an array of the shape \[3\] for ages of"),
+    "above one": (with_shares(lambda self, age, action: 0.1 * age), "must return shares from 0 to 1 that do not decrease"),
+    "what has not come": (with_shares(lambda self, age, action: jnp.exp(-0.1 * age)), "must return shares from 0 to 1 that do not"),
+    "not a number": (with_shares(lambda self, age, action: jnp.log(age - 5.0)), "must return shares from 0 to 1 that do not"),
     "if": (with_shares(lambda self, age, action: 1.0 if age > 2 else 0.5), "use jnp.where in place of if"),
 }
 
