@@ -134,11 +134,15 @@ def _ignores_live(env: Env, agent: Agent) -> bool:
 
     def remember(live, key):
         row = example_row(env, key)
-        return agent.remember(agent.empty(row, 1), row, live)
+        history = agent.empty(row, 1)
+        return agent.remember(history, row, live), history
 
     try:
-        program = jax.make_jaxpr(remember)(jnp.zeros((), bool), as_key(0)).jaxpr
+        traced, shapes = jax.make_jaxpr(remember, return_shape=True)(jnp.zeros((), bool), as_key(0))
     except Exception:  # what is wrong with it is said where it is called
         return False
+    if len({str(jax.tree.map(jnp.shape, each)) for each in shapes}) > 1:  # another memory, which is said likewise
+        return False
+    program = traced.jaxpr
     live = program.invars[0]
     return not any(live is used for step in program.eqns for used in step.invars) and live not in program.outvars

@@ -49,9 +49,9 @@ def check_returns(owner: str, model: Any, obs: Tree = ()) -> None:
         raise ConfigError(f"{owner}: {wrong}") from None
     except (TypeError, ValueError, AttributeError, IndexError) as error:
         why = None if isinstance(error, ConfigError) else untraceable(error)
-        if why is None:
-            raise
-        raise ConfigError(f"{owner}: {why}") from error
+        if why is not None:
+            raise ConfigError(f"{owner}: {why}") from error
+        # A method that raises an error of its own does so where it is called, which says what for.
 
 
 @jax.jit  # a function of the module: JAX traces it once for all models of one class and shape
