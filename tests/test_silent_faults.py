@@ -110,7 +110,8 @@ def test_what_has_no_fault_runs(agent):
     assert run(WORLD, agent).horizon == 20
 
 
-def test_what_another_thread_draws_is_its_own_affair():
+@pytest.fixture
+def another_thread_draws():
     done = threading.Event()
 
     def draw():
@@ -119,10 +120,21 @@ def test_what_another_thread_draws_is_its_own_affair():
 
     other = threading.Thread(target=draw)
     other.start()
-    try:
-        before = np.random.get_state()[1].tobytes(), np.random.get_state()[2]
-        run(WORLD, Thompson(Gaussian(), Exact(), arms=2))
-        assert (np.random.get_state()[1].tobytes(), np.random.get_state()[2]) != before
-    finally:
-        done.set()
-        other.join()
+    yield
+    done.set()
+    other.join()
+
+
+def test_what_another_thread_draws_is_its_own_affair(another_thread_draws):
+    before = np.random.get_state()[1:3]
+    run(WORLD, Thompson(Gaussian(), Exact(), arms=2))
+    after = np.random.get_state()[1:3]
+    assert not np.array_equal(before[0], after[0]) or before[1] != after[1]
+
+
+def test_another_thread_does_not_make_one_forget(request):
+    with pytest.raises(ConfigError, match="draws from"):
+        run(WORLD, Restless(2))
+    request.getfixturevalue("another_thread_draws")
+    with pytest.raises(ConfigError, match="draws from"):
+        run(WORLD, Restless(2))

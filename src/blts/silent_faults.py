@@ -45,8 +45,8 @@ def refused(env: Env, agent: Agent, batching: Batching) -> Iterator[None]:
         _DRAWING[parts] = None
     before = _states()
     yield
-    if _states() != before:  # in a later run of these parts no method is called: their program is compiled
-        _DRAWING[parts] = _drawing(env, agent, batching)
+    if _DRAWING[parts] is None and _states() != before:
+        _DRAWING[parts] = _drawing(env, agent, batching)  # kept: in a later run no method is called, for the program is compiled
     if (method := _DRAWING[parts]) is not None:
         raise ConfigError(
             f"{method}, or what it calls, draws from numpy.random or random. JAX calls it once and not in every round, so that all "
