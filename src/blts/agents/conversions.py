@@ -20,7 +20,7 @@ from .._typing import Array, Bool, Float, Int, Row, Tree
 from ..arrays import count
 from ..delays import Delay, check_arms, check_shares, delay_of
 from ..errors import ConfigError, whole
-from ..models.bernoulli import Successes
+from ..models.bernoulli import Bernoulli, Successes
 from .base import Agent
 from .beliefs.private import holds_private
 
@@ -176,7 +176,8 @@ class Conversions(Agent):
     @property
     def _counts(self) -> bool:
         """Whether the agent's memory is the counts of its rows: not where it, its belief or its model has rows its own way."""
-        return self.agent.plain_memory and getattr(self.agent.model, "counts_ones", False)
+        model = self.agent.model
+        return self.agent.plain_memory and isinstance(model, Bernoulli) and model.counts_ones
 
     def _silent_failures(self, plays: Plays, share: Float[Array, " rounds"]) -> Float[Array, " arms"]:
         """How many failures of each arm are not told: Σ F(age) over all plays but those told to be failures, less conversions."""
