@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 
@@ -66,7 +67,8 @@ def test_a_session_that_was_just_opened_releases_the_same(tmp_path):
         experiment.tell([(id, 1.0) for id in ids[::4]])
         experiment.refresh()  # not yet, but it has read everything
         clock.now += 20
-        with sqlite3.connect(tmp_path / "a.db") as source, sqlite3.connect(tmp_path / "b.db") as copy:
+        files = [contextlib.closing(sqlite3.connect(tmp_path / name)) for name in ("a.db", "b.db")]
+        with files[0] as source, files[1] as copy:
             source.backup(copy)
         with Experiment.open(tmp_path / "b.db", "mail", clock=clock) as cold:
             assert experiment.refresh().refreshed

@@ -107,7 +107,7 @@ def test_a_wrong_database(url: str) -> None:
 
 def test_a_database_of_a_newer_version() -> None:
     Database("blts.db").close()
-    with sqlite3.connect("blts.db") as db:
+    with contextlib.closing(sqlite3.connect("blts.db")) as db, db:
         db.execute("UPDATE blts_schema SET version = 99")
     assert "install a newer blts" in refused("serve")
 
