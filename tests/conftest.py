@@ -127,7 +127,7 @@ def well_compiled() -> Iterator[None]:
     jax.clear_caches()
 
 
-AFTER_A_FILE, AFTER_A_TEST = 1200, 1600
+AFTER_A_FILE, AFTER_A_TEST = 1500, 1800
 """A worker that holds more megabytes than this lets its compiled programs go."""
 
 
@@ -135,6 +135,10 @@ AFTER_A_FILE, AFTER_A_TEST = 1200, 1600
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Compiled programs hold memory: 4 GB for a whole run. The next test finds those that it shares on disk."""
     same_file = nextitem is not None and nextitem.path == item.path
+    if not same_file and isinstance(item, pytest.Function):
+        for value in vars(item.module).values():
+            if getattr(value, "__module__", None) == item.module.__name__ and hasattr(value, "cache_clear"):
+                value.cache_clear()  # arrays that the tests of a file share
     if resident() > (AFTER_A_TEST if same_file else AFTER_A_FILE):
         import jax
 

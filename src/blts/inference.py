@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from . import _random, diagnosis, registry
+from . import _random, diagnosis, freshness, registry
 from ._module import require_part, short
 from ._typing import Info, Row
 from .agents.beliefs import Belief, Pool, default_belief
@@ -223,9 +223,10 @@ def posterior(
     ((1000, 1), True)
     """
     single, stacked = _one_arm(model, arm)
-    rows = _rows(single, rewards, contexts)
     whole("posterior: draws", draws, 2)
     belief = _belief(sampler, stacked, draws)
+    freshness.look_again(single, belief)
+    rows = _rows(single, rewards, contexts)
     key_init, key_refresh, key_draw = _random.split(_random.as_key(seed), 3)
     many = not isinstance(belief, Pool) and not belief.incremental(stacked)
     count = draws if many else 1  # refreshes: one chain gives one draw

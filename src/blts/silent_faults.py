@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
-import random
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import dataclasses
+from collections.abc import Callable
+from contextlib import suppress
+from types import FunctionType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from . import freshness
 from ._module import parts_within
 from ._random import as_key
 from ._typing import Played, Row
@@ -21,85 +20,91 @@ from .batching import Batching
 from .envs import Env
 from .errors import ConfigError
 from .loop import example_row
+from .models.custom import Custom
+from .steadiness import UNSTEADY, steady, traced
 
 
-@contextmanager
-def refused(env: Env, agent: Agent, batching: Batching) -> Iterator[None]:
-    """A context manager around a run: a memory that grows while a replication waits is refused before it, and random numbers that
-    do not come from keys after it.
+def check(env: Env, agent: Agent, batching: Batching) -> None:
+    """Refuse parts of somebody's own whose methods would raise nothing, and make all numbers of a simulation wrong.
 
     Args:
-        env: the environment of the run.
+        env: the environment of a run.
         agent: its agent.
         batching: its batching scheme.
-
-    Returns:
-        The context manager.
 
     Raises:
         ConfigError: what to change.
     """
     parts = jax.tree.structure((env, agent, batching))
-    if parts not in _DRAWING:
+    if parts not in _CHECKED:
         check_waiting(env, agent)
-        _DRAWING[parts] = None
-    before = _states()
-    yield
-    if _DRAWING[parts] is None and _states() != before:
-        _DRAWING[parts] = _drawing(env, agent, batching)  # kept: in a later run no method is called, for the program is compiled
-    if (method := _DRAWING[parts]) is not None:
-        raise ConfigError(
-            f"{method}, or what it calls, draws from numpy.random or random. JAX calls it once and not in every round, so that all "
-            "rounds would have the same numbers; draw from the key that the method is given, with blts.random or jax.random."
-        )
+        check_steady(env, agent, batching)
+        _CHECKED.add(parts)
 
 
-_DRAWING: dict[Any, str | None] = {}
-"""By the structure of parts that were run: the method that draws random numbers of its own, or None."""
+_CHECKED: set[Any] = freshness.traced(set())
+"""The structures of parts without a fault."""
 
 
-def _states() -> bytes:
-    """Of the random numbers of NumPy and Python."""
-    return pickle.dumps((np.random.get_state(legacy=False), random.getstate()))
+def check_steady(env: Env, agent: Agent, batching: Batching) -> None:
+    """Refuse a method of somebody's own that computes with other numbers whenever it is called.
 
+    Args:
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
 
-def _drawing(env: Env, agent: Agent, batching: Batching) -> str | None:
-    """The method that draws from NumPy or Python whenever it is traced; None where another thread did."""
-    found = set()
-    for _ in range(3):
-        before = _states()
-        time.sleep(0.01)
-        if _states() != before:  # another thread draws all the time
-            return None
-        found.add(_first_that_draws(env, agent, batching))
-    return found.pop() if len(found) == 1 else None
-
-
-def _first_that_draws(env: Env, agent: Agent, batching: Batching) -> str | None:
+    Raises:
+        ConfigError: which method it is.
+    """
+    parts = [part for part in (env, agent, batching) for each in parts_within(part) if _is_somebodys(each)]
+    if not parts:
+        return
     found = []
 
     def watched(owner: Any, name: str, *arguments: Any) -> Any:
-        before = _states()
-        result = getattr(owner, name)(*arguments)
-        if _states() != before:
+        if not any(owner is part for part in parts):
+            return traced(getattr(owner, name), *arguments)[1]
+        same, shapes = steady(getattr(owner, name), *arguments)
+        if not same:
             found.append(f"{type(owner).__name__}.{name}")
-        return result
+        return shapes
 
-    def look(env, agent, batching) -> None:
-        key, false = as_key(0), jnp.zeros((), bool)
-        env_state, obs = watched(env, "reset", key)
-        played = Played(jnp.ones((), int), jnp.zeros(env.actions, int))
-        state, clock = watched(agent, "init", key), watched(batching, "init", key, env.actions)
-        action = watched(agent, "act", key, state, obs, played)
-        _, step = watched(env, "step", key, env_state, action)
-        watched(batching, "step", clock, obs, action)
-        row = Row(obs, action, step.reward, step.obs)
-        history = watched(agent, "remember", watched(agent, "empty", row, 1), row, false)
-        watched(agent, "observe", key[None], *jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history)))
+    with suppress(Exception):  # what is wrong with a part is said where it is called
+        _call_all(watched, env, agent, batching)
+    if found:
+        raise ConfigError(f"{found[0]}, or what it calls, {UNSTEADY}")
 
-    with suppress(Exception):  # what is found by then counts
-        jax.eval_shape(look, env, agent, batching)
-    return next(iter(found), None)
+
+def _is_somebodys(part: Any) -> bool:
+    """Whether a class or a function of a part is from elsewhere. Those of a `Custom` model were looked at when it was made."""
+    if not type(part).__module__.startswith("blts."):
+        return True
+    if isinstance(part, Custom):
+        return False
+    held = [getattr(part, field.name) for field in dataclasses.fields(part)]
+    return any(isinstance(each, FunctionType) and not each.__module__.startswith("blts.") for each in held)
+
+
+def _call_all(call: Callable[..., Any], env: Env, agent: Agent, batching: Batching) -> None:
+    """Every method that a simulation calls, once, in the order of a round.
+
+    Args:
+        call: called with a part, the name of its method, and arguments or their shapes; it returns the shapes of the results.
+        env: the environment.
+        agent: the agent.
+        batching: the batching scheme.
+    """
+    key, played = as_key(0), Played(jnp.ones((), int), jnp.zeros(env.actions, int))
+    env_state, obs = call(env, "reset", key)
+    state, clock = call(agent, "init", key), call(batching, "init", key, env.actions)
+    action = call(agent, "act", key, state, obs, played)
+    _, step = call(env, "step", key, env_state, action)
+    call(batching, "step", clock, obs, action)
+    row = Row(obs, action, step.reward, step.obs)
+    history = call(agent, "remember", call(agent, "empty", row, 1), row, jnp.zeros((), bool))
+    one_lane = lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype)  # noqa: E731
+    call(agent, "observe", key[None], *jax.tree.map(one_lane, (state, history)))
 
 
 def check_waiting(env: Env, agent: Agent) -> None:

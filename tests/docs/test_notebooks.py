@@ -98,9 +98,10 @@ def test_every_notebook_has_its_page_and_is_listed():
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_notebooks_run(path):
-    """Most end with a picture or two, none is empty, and pages stay small."""
-    shown = outputs(path)
+def test_notebooks_run(path, tmp_path, monkeypatch):
+    """In this process; the site runs each in its own. Most end with a picture or two, none is empty, and pages stay small."""
+    monkeypatch.chdir(tmp_path)
+    shown = run(path)
     assert any(output.printed for output in shown)
     assert sum(bool(output.picture) for output in shown) >= 1
     assert len(page(path, shown)) < 400_000

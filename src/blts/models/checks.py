@@ -14,6 +14,7 @@ from .._random import as_key
 from .._typing import PRNGKey, Row, Scalar, Theta
 from ..declared import provides
 from ..errors import ConfigError
+from ..steadiness import UNSTEADY, steady
 from .arms import first_arm
 
 
@@ -48,7 +49,12 @@ def check_density(model: Any, name: str) -> None:
     start = jax.eval_shape(draw, single)
     if start[0].shape != (single.dim,):
         raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {start[0].shape}.")
-    shapes = jax.eval_shape(look, single, *start)
+    same, shapes = steady(look, single, *start)
+    if not same:
+        theta, key_reward = start
+        calls = {"sample": (key_reward, theta, obs, action), "mean_reward": (theta, obs, action)}
+        own = [what for what in calls if provides(single, what) and not steady(getattr(single, what), *calls[what])[0]]
+        raise ConfigError(f"{name}: {own[0] if own else 'a log-density'} {UNSTEADY}")
     for what in LOOKED_AT:
         if what in shapes and shapes[what].shape != ():
             raise ConfigError(f"{name}: {what} must be one number; at a prior draw it has shape {shapes[what].shape}.")

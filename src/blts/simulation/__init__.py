@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import leap
+from .. import freshness, leap, silent_faults
 from .._module import require_part
 from .._random import as_key
 from .._typing import PRNGKey
@@ -19,7 +19,6 @@ from ..envs import Env, Late
 from ..errors import ConfigError, whole
 from ..progress import bar, wanted
 from ..record import Record, Sent
-from ..silent_faults import refused
 from ..specification import check_private, check_rewards, check_told, stale_regret
 from ..trace import Trace
 from ..wrong_returns import explained
@@ -121,7 +120,9 @@ def simulate(
     keep_programs()
     root, rounds = as_key(key), recorded_times(times, horizon)
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
-    with explained(env, agent, batching, horizon), refused(env, agent, batching):
+    freshness.look_again(env, agent, batching)
+    with explained(env, agent, batching, horizon):
+        silent_faults.check(env, agent, batching)
         check_private(env, agent, batching)
         check_told(env, agent)
         if not misspecified:

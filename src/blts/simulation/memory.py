@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from .. import loop
+from .. import freshness, loop
 from .._random import as_key
 from .._typing import Tree
 from ..agents import Agent
@@ -33,7 +33,7 @@ class Bytes(NamedTuple):
     """What every round reads and writes, where all lanes are in the same round (`Agent.incremental`); 0 elsewhere."""
 
 
-_BYTES: dict[Any, Bytes] = {}
+_BYTES: dict[Any, Bytes] = freshness.traced({})
 """By shape: tracing takes longer than many a run."""
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from .. import leap, loop
+from .. import freshness, leap, loop
 from .._typing import PRNGKey
 from ..compilation import make_room
 from ..record import Record
@@ -130,7 +130,7 @@ def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> Recor
     return jax.tree.map(lambda x: x[..., :replications], record)
 
 
-_PROGRAMS: dict[Any, Callable[..., Record]] = {}
+_PROGRAMS: dict[Any, Callable[..., Record]] = freshness.traced({})
 """Compiled programs, by all that they depend on. Threads wait for the first to compile one: each would compile it again."""
 _COMPILING: dict[Any, threading.Lock] = {}
 

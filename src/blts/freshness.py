@@ -1,0 +1,179 @@
+"""Whether what users' functions use besides their arguments is what it was when JAX traced them.
+
+JAX calls a function once and keeps its program, with the numbers in it. Somebody who changes a number in a notebook, that his
+environment uses, would get the results of the number before, and nothing would say so. So before a run everything that his classes
+and functions refer to is looked at: numbers, texts, arrays and containers of them, in modules, closures, defaults and classes, and
+the code of other functions that they call.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import types
+import weakref
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from ._module import parts_within
+from .sources import TRUSTED
+
+C = TypeVar("C")
+DEPTH, MOST = 8, 5000
+"""How far objects are followed that objects refer to, and how many are looked at for a class or function at most."""
+PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType, np.generic)
+
+_LAST: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
+"""A digest of what each class and function of somebody's own referred to in the last run."""
+
+
+_CACHES: list[Any] = []
+
+
+def traced(cache: C) -> C:
+    """A cache of what depends on traced programs: it is emptied when those are let go."""
+    _CACHES.append(cache)
+    return cache
+
+
+def look_again(*parts: Any) -> None:
+    """Let all traced programs go if something that the classes and functions of these parts use has changed since the last time.
+
+    Args:
+        parts: an environment, an agent, a model, …
+    """
+    if changed(*parts):
+        jax.clear_caches()
+        for cache in _CACHES:
+            cache.clear()
+
+
+def changed(*parts: Any) -> bool:
+    """Whether something that the classes and functions of these parts use has changed since they were last looked at.
+
+    Args:
+        parts: an environment, an agent, a model, …
+
+    Returns:
+        Whether programs that were traced before may have other numbers than a program that is traced now.
+    """
+    found = False
+    for owner in {id(each): each for part in parts for each in _from_elsewhere(part)}.values():
+        digest = hashlib.sha256()
+        for text in _Looked().tokens(owner, DEPTH):
+            digest.update(text + b"\0")
+        found |= _LAST.setdefault(owner, digest.digest()) != digest.digest()
+        _LAST[owner] = digest.digest()
+    return found
+
+
+def _from_elsewhere(value: Any) -> Iterator[Any]:
+    """The classes and functions of a part, and of what it holds, that are not this package's."""
+    for part in parts_within(value):
+        if not _is_trusted(type(part)):
+            yield type(part)
+        for field in dataclasses.fields(part) if dataclasses.is_dataclass(part) else ():
+            function = _plain_function(getattr(part, field.name))
+            if isinstance(function, types.FunctionType) and not _is_trusted(function):
+                yield function
+
+
+def _is_trusted(value: Any) -> bool:
+    """Whether a class, function or module is this package's, its libraries' or Python's, which nobody changes on the way."""
+    name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
+    return name != "__main__" and name.partition(".")[0] in TRUSTED
+
+
+def _plain_function(value: Any) -> Any:
+    """What a decorated function or a method is made of."""
+    while hasattr(value, "__wrapped__"):
+        value = value.__wrapped__
+    return getattr(value, "__func__", getattr(value, "fget", value))
+
+
+class _Looked:
+    """What was looked at, so that each object is looked at once."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.left = MOST
+
+    def tokens(self, value: Any, depth: int) -> Iterator[bytes]:
+        """What decides the numbers that a value brings into a program."""
+        self.left -= 1
+        if isinstance(value, PLAIN):
+            yield f"{type(value).__name__} {value!r}".encode()
+            return
+        if isinstance(value, np.ndarray | jax.Array):
+            yield self._array(value)
+            return
+        yield type(value).__name__.encode()
+        if id(value) in self.seen or depth == 0:
+            return
+        self.seen.add(id(value))
+        for each in self._held(value):
+            if self.left <= 0:
+                return
+            yield from self.tokens(each, depth - 1)
+
+    @staticmethod
+    def _array(value: Any) -> bytes:
+        if isinstance(value, jax.core.Tracer):
+            return b"traced"
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            value = jax.random.key_data(value)
+        array = np.asarray(value)
+        return f"{array.dtype} {array.shape} ".encode() + array.tobytes() if array.dtype != object else b"objects"
+
+    def _held(self, value: Any) -> Iterator[Any]:
+        function = _plain_function(value)
+        if isinstance(function, types.FunctionType):
+            yield from () if _is_trusted(function) else self._used_by(function)
+        elif isinstance(value, functools.partial):
+            yield from (value.func, value.args, value.keywords)
+        elif isinstance(value, type):
+            for cls in value.__mro__:
+                if not _is_trusted(cls):
+                    yield from (x for name, x in vars(cls).items() if not name.startswith("__") or callable(x))
+        elif isinstance(value, dict):
+            for pair in list(value.items()):
+                yield from pair
+        elif isinstance(value, tuple | list):
+            yield from tuple(value)
+        elif isinstance(value, set | frozenset):
+            yield from sorted(map(repr, value))
+        elif not isinstance(value, types.ModuleType):
+            yield from tuple(getattr(value, "__dict__", {}).values())
+
+    def _used_by(self, function: types.FunctionType) -> Iterator[Any]:
+        yield from (function.__defaults__, function.__kwdefaults__)
+        for cell in function.__closure__ or ():
+            try:
+                yield cell.cell_contents
+            except ValueError:  # not yet
+                yield None
+        for code in _codes(function.__code__):
+            yield code.co_code
+            yield from (const for const in code.co_consts if not isinstance(const, types.CodeType))
+            for name in code.co_names:
+                yield name
+                if name in function.__globals__:
+                    yield function.__globals__[name]
+            for module in filter(_is_own_module, map(function.__globals__.get, code.co_names)):
+                yield from (getattr(module, name) for name in code.co_names if hasattr(module, name))
+
+
+def _is_own_module(value: Any) -> bool:
+    return isinstance(value, types.ModuleType) and not _is_trusted(value)
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """A code object and those of the functions within it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)
