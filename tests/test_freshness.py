@@ -176,10 +176,19 @@ def test_what_cannot_be_followed_is_no_matter():
     class Odd:
         __slots__ = ()
 
-    odd = Odd()
+    odd, huge, given_away = Odd(), 10**5000, jnp.zeros(3)
+    given_away.delete()
+    arrays = [
+        np.array(None),
+        np.zeros((3, 2)).T,
+        np.array("2026-01-01", "datetime64[D]"),
+        jax.random.key(0),
+        given_away,
+        jnp.zeros(()),
+    ]
 
     def use() -> float:
-        return 0.0 * (len(ring) + len(sys.modules) + len(repr(odd)))
+        return 0.0 * (len(ring) + len(sys.modules) + len(repr(odd)) + (huge > 1) + len(arrays))
 
     agent = agent_that_uses(use)
     assert not freshness.changed(agent)

@@ -14,6 +14,7 @@ import hashlib
 import types
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import jax
@@ -29,8 +30,6 @@ PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisTy
 
 _LAST: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
 """A digest of what each class and function of somebody's own referred to in the last run."""
-
-
 _CACHES: list[Any] = []
 
 
@@ -64,8 +63,9 @@ def changed(*parts: Any) -> bool:
     found = False
     for owner in {id(each): each for part in parts for each in _from_elsewhere(part)}.values():
         digest = hashlib.sha256()
-        for text in _Looked().tokens(owner, DEPTH):
-            digest.update(text + b"\0")
+        for token in _Looked().tokens(owner, DEPTH):
+            digest.update(token)
+            digest.update(b"\0")
         found |= _LAST.setdefault(owner, digest.digest()) != digest.digest()
         _LAST[owner] = digest.digest()
     return found
@@ -102,16 +102,16 @@ class _Looked:
         self.seen: set[int] = set()
         self.left = MOST
 
-    def tokens(self, value: Any, depth: int) -> Iterator[bytes]:
-        """What decides the numbers that a value brings into a program."""
+    def tokens(self, value: Any, depth: int) -> Iterator[Any]:
+        """What decides the numbers that a value brings into a program, as bytes or arrays of bytes."""
         self.left -= 1
+        yield type(value).__name__.encode()
         if isinstance(value, PLAIN):
-            yield f"{type(value).__name__} {value!r}".encode()
+            yield (hex(value) if isinstance(value, int) else repr(value)).encode()
             return
         if isinstance(value, np.ndarray | jax.Array):
-            yield self._array(value)
+            yield from _array(value)
             return
-        yield type(value).__name__.encode()
         if id(value) in self.seen or depth == 0:
             return
         self.seen.add(id(value))
@@ -119,15 +119,6 @@ class _Looked:
             if self.left <= 0:
                 return
             yield from self.tokens(each, depth - 1)
-
-    @staticmethod
-    def _array(value: Any) -> bytes:
-        if isinstance(value, jax.core.Tracer):
-            return b"traced"
-        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-            value = jax.random.key_data(value)
-        array = np.asarray(value)
-        return f"{array.dtype} {array.shape} ".encode() + array.tobytes() if array.dtype != object else b"objects"
 
     def _held(self, value: Any) -> Iterator[Any]:
         function = _plain_function(value)
@@ -140,8 +131,7 @@ class _Looked:
                 if not _is_trusted(cls):
                     yield from (x for name, x in vars(cls).items() if not name.startswith("__") or callable(x))
         elif isinstance(value, dict):
-            for pair in list(value.items()):
-                yield from pair
+            yield from (each for pair in tuple(value.items()) for each in pair)
         elif isinstance(value, tuple | list):
             yield from tuple(value)
         elif isinstance(value, set | frozenset):
@@ -152,10 +142,8 @@ class _Looked:
     def _used_by(self, function: types.FunctionType) -> Iterator[Any]:
         yield from (function.__defaults__, function.__kwdefaults__)
         for cell in function.__closure__ or ():
-            try:
+            with suppress(ValueError):  # it has none yet
                 yield cell.cell_contents
-            except ValueError:  # not yet
-                yield None
         for code in _codes(function.__code__):
             yield code.co_code
             yield from (const for const in code.co_consts if not isinstance(const, types.CodeType))
@@ -165,6 +153,17 @@ class _Looked:
                     yield function.__globals__[name]
             for module in filter(_is_own_module, map(function.__globals__.get, code.co_names)):
                 yield from (getattr(module, name) for name in code.co_names if hasattr(module, name))
+
+
+def _array(value: Any) -> Iterator[Any]:
+    """An array's type, shape and bytes; nothing of one that is being traced or was given away."""
+    with suppress(RuntimeError, jax.errors.TracerArrayConversionError):
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            value = jax.random.key_data(value)
+        array = np.asarray(value)
+        yield f"{array.dtype} {array.shape}".encode()
+        if array.dtype != object:
+            yield np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def _is_own_module(value: Any) -> bool:
