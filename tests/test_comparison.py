@@ -109,6 +109,35 @@ def test_a_line_far_above_the_others_leaves_the_panel():
     assert curves.top(flat[:2]) == 1.2
 
 
+OTHERS = {
+    "another noise": blts.Bandit.with_means(blts.Gaussian(sd=5.0), [0.0, 0.5, 1.0]),
+    "another kind of noise": blts.Bandit.with_means(blts.Laplace(scale=0.1), [0.0, 0.5, 1.0]),
+    "a mean that is not shown": blts.Bandit.with_means(blts.Gaussian(sd=0.1), [0.0, 0.5, 0.2, 3.0, 1.0]),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_another_environment_of_the_same_description_is_refused(other):
+    means = [0.0, 0.5, 0.2, 0.1, 1.0] if OTHERS[other].actions == 5 else [0.0, 0.5, 1.0]
+    run = lambda env: blts.simulate(0, env, blts.UCB1(env.actions), Fixed(10), horizon=40, replications=4)  # noqa: E731
+    ours, theirs = run(blts.Bandit.with_means(blts.Gaussian(sd=0.1), means)), run(OTHERS[other])
+    assert ours.env == theirs.env
+    with pytest.raises(ConfigError, match="differ in their environment"):
+        paired(ours, theirs)
+    again = run(blts.Bandit.with_means(blts.Gaussian(sd=np.float32(0.1)), np.array(means)))  # type: ignore[arg-type]
+    assert paired(ours, again).mean == 0
+
+
+def test_replications_keep_their_numbers(traces):
+    pytest.importorskip("xarray")
+    env, agent, *_ = blts.condition("gaussian", "exact-ts", "sequential")
+    later = blts.simulate(1, env, agent, Sequential(), horizon=200, replications=20, first=40)
+    rows = later.to_dataframe(curves=False)
+    assert rows.replication.tolist() == list(range(40, 60)) == later.to_xarray().replication.values.tolist()
+    all_of_them = traces["sequential"].to_dataframe(curves=False)
+    assert rows.regret.tolist() == all_of_them[all_of_them.replication >= 40].regret.tolist()
+
+
 def test_tables_for_pandas_and_xarray(traces):
     trace = traces["doubling"]
     pandas = pytest.importorskip("pandas")

@@ -137,10 +137,11 @@ def test_the_modes_of_many_rewards_are_those_of_all_of_them(case):
 
 @pytest.mark.parametrize("case", ["Gaussian", "Gumbel, two parameters"])
 def test_too_long_unadjusted_steps_are_flagged(case):
-    """The mutant: on a Gaussian, steps of 1.5 have twice the posterior's sd. No diagnostic of the chains sees it."""
+    """The mutant: on a Gaussian, steps of 1.5 have twice the posterior's sd. Only quadrature sees it."""
     model, rewards, which = CASES[case]
     found = blts.posterior(model, rewards, blts.ula(1.5), **which)
-    assert found.warnings == []
+    assert dataclasses.replace(found, chosen=False).warnings == []
+    assert "not from the posterior: by quadrature" in found.warnings[0]
     check = found.check()
     assert not check.ok
     assert "not draws from the posterior" in str(check)
@@ -304,3 +305,18 @@ def test_a_missing_xarray_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "xarray", None)
     with pytest.raises(ConfigError, match="needs xarray; install it with: pip install"):
         blts.posterior(blts.Gaussian(), [1.0], draws=2).to_xarray()
+
+
+RARE = [1.0] * 28 + [0.0] * 1972
+
+
+def test_chains_that_have_not_arrived_are_said():
+    """All start at the prior and are on their way, so that R-hat does not notice; the mutant looks at R-hat alone."""
+    found = blts.posterior(blts.Bernoulli(), RARE, "mala")
+    exact = stats.beta(29, 1973)
+    assert found.mean_reward.mean() > exact.mean() + 3 * exact.std()
+    assert "the draws are not from the posterior: by quadrature" in found.warnings[0]
+    assert "WARNING: the draws are not from the posterior" in repr(found)
+    assert dataclasses.replace(found, chosen=False).warnings == []
+    assert blts.posterior(blts.Bernoulli(), RARE).warnings == []
+    assert blts.posterior(blts.Bernoulli(), RARE, blts.mala(steps=400)).warnings == []

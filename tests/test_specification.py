@@ -9,7 +9,7 @@ import pytest
 from blts import _random, registry, simulate
 from blts._module import array, module
 from blts._typing import Numbers
-from blts.agents import PSRL, UCB1, BayesUCB, Exact, Perturb, Rows, Thompson
+from blts.agents import PSRL, UCB1, BayesUCB, Exact, Perturb, Rows, Thompson, Uniform
 from blts.batching import DoublingCounts, StaticDoubling
 from blts.envs import Bandit, Bootstrap, rand_hie, riverswim
 from blts.envs.base import Env, Step
@@ -150,6 +150,10 @@ def test_regret_of_other_means_than_are_paid_is_said():
     assert "WARNING: Loss overrides step and pays" in str(trace)
     assert "override means" in trace.warnings[0]
 
+    class Negated(Bandit):
+        def means(self, theta, obs=()):
+            return -super().means(theta, obs)
+
     class Logged(Bandit):
         def step(self, key, state, action):
             return super().step(key, state, action)
@@ -162,7 +166,23 @@ def test_regret_of_other_means_than_are_paid_is_said():
     for fine in (Logged, Honest):
         trace = simulate(0, fine.with_means(Gaussian(sd=0.1), [0.0, 1.0]), exact(Gaussian()), DoublingCounts(), **settings)
         assert trace.warnings == []
+    negated = Negated(Gaussian(), theta=np.array([[0.0], [1.0]]))
+    trace = simulate(0, negated, Uniform(2), DoublingCounts(), **settings)
+    assert "Negated overrides means and pays +0.979 a round beside the means [-0, -1]" in trace.warnings[0]
+    assert "let its step pay these means too" in trace.warnings[0]
+    with pytest.raises(ConfigError, match="overrides means"):
+        simulate(0, negated, exact(Gaussian()), DoublingCounts(), engine="leap", **settings)
     assert str(Loss.with_means(Gaussian(), [0.0, 1.0])) == "Loss, changed from a bandit of 2 arms with mean rewards [0, 1]."
+
+
+def test_a_regret_that_is_no_number_is_said():
+    class Broken(Bandit):
+        def step(self, key, state, action):
+            state, step = super().step(key, state, action)
+            return state, step._replace(regret=jnp.nan)
+
+    trace = simulate(0, Broken.with_means(Gaussian(), [0.0, 1.0]), Uniform(2), DoublingCounts(), horizon=20, replications=3)
+    assert "WARNING: the regret of some replications is not a finite number" in str(trace)
 
 
 @pytest.mark.parametrize("theta", [None, [[0.0], [0.5], [1.0]]])

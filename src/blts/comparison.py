@@ -96,7 +96,8 @@ def compare(traces: Mapping[str, Trace] | Sequence[Trace]) -> Comparison:
 
 def _check_alike(both: str, reference: Trace, trace: Trace) -> None:
     """Refuse traces of which one has another environment, horizon or number of replications (`ConfigError`)."""
-    for what, words in (("env", "environment"), ("horizon", "number of rounds"), ("replications", "number of replications")):
+    rounds, replications = ("horizon", "number of rounds"), ("replications", "number of replications")
+    for what, words in (("env", "environment"), ("world", "environment"), rounds, replications):
         if getattr(trace, what) != getattr(reference, what):
             raise ConfigError(f"{both} differ in their {words}; compare traces that share it.")
     if trace.replications < 2:

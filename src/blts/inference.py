@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import html
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -86,6 +87,7 @@ class Posterior:
         draws: θ, `[draws, dim]`.
         mean_reward: the mean reward of each draw, over the contexts where there are any, `[draws]`.
         diagnostics: diagnostics of the chains; NaN where one does not apply.
+        chosen: whether the sampler was chosen, and is not the default.
 
     >>> import blts
     >>> found = blts.posterior(blts.Bernoulli(), [1, 0, 0, 1, 0, 0])
@@ -99,12 +101,34 @@ class Posterior:
     draws: np.ndarray
     mean_reward: np.ndarray
     diagnostics: Info
+    chosen: bool = False
+    """Whether the sampler was chosen, and is not the default: then `warnings` has the result of `check`, where there is one."""
 
     @property
     def warnings(self) -> list[str]:
         """Reasons not to trust the draws, one sentence each; empty if there are none."""
         d = self.diagnostics
-        return diagnosis.warnings(1, int(not bool(d.sound)), bool(d.finite), float(d.rhat), float(d.stuck), float(d.least))
+        found = diagnosis.warnings(1, int(not bool(d.sound)), bool(d.finite), float(d.rhat), float(d.stuck), float(d.least))
+        return found or ([] if self._missed is None else [self._missed])
+
+    @functools.cached_property
+    def _missed(self) -> str | None:
+        """Where draws of a chosen sampler are not from the posterior by quadrature, a sentence: chains that start far away and are
+        all on their way look alike, so that they do not notice it themselves."""
+        if not self.chosen or self.model.dim > 2:
+            return None
+        try:
+            check = self.check()
+        except ConfigError:  # a grid that does not resolve the posterior
+            return None
+        if check.ok:
+            return None
+        c = max(check.comparisons, key=lambda c: c.kolmogorov)
+        mean, sd = _signed(c.mean_error, 2), _signed(100 * c.sd_error, 0)
+        return (
+            f"the draws are not from the posterior: by quadrature, {c.name} has its mean off by {mean} posterior sds and "
+            f"its sd by {sd} %. Take more steps, as `mala(steps=200)`, or leave the sampler out to use the default."
+        )
 
     @property
     def parameters(self) -> dict[str, np.ndarray]:
@@ -235,7 +259,8 @@ def posterior(
         theta = belief.members(jax.tree.map(lambda x: x[0], states))[0]
     else:
         theta = _drawn(belief, stacked, _random.split(key_draw, draws), states)
-    return Posterior(single, belief, rows, np.asarray(theta), np.asarray(_mean_rewards(single, rows, theta)), _together(info))
+    mean_reward = np.asarray(_mean_rewards(single, rows, theta))
+    return Posterior(single, belief, rows, np.asarray(theta), mean_reward, _together(info), chosen=sampler is not None)
 
 
 @jax.jit

@@ -150,7 +150,7 @@ def _first(part: Any, kind: Any) -> Any:
 
 
 def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.ndarray) -> tuple[str, ...]:
-    """Detect a bandit whose overridden `step`, or whose model's `sample`, pays other means than its regret is computed from.
+    """Detect a bandit whose own `step` or `means`, or whose model's `sample`, pays other means than its regret is computed from.
 
     Args:
         env: the environment.
@@ -178,10 +178,12 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
     error = gap.std(ddof=1) / np.sqrt(len(gap))
     if abs(gap.mean()) <= SURE * error:
         return ()
-    name = type(env).__name__
+    overrides = str(why_lost(env, "pays_as_model")).split(",")[0]
+    means_alone = overrides.endswith(" means")
+    mend = "let its step pay these means too" if means_alone else "give its Step a regret of its own, or override means"
     return (
-        f"{name} overrides step and pays {gap.mean():+.3g} a round beside the means {short(means)}, "
-        f"from which its regret is computed; give its Step a regret of its own, or override means.",
+        f"{overrides} and pays {gap.mean():+.3g} a round beside the means {short(means)}, from which its regret is computed; "
+        f"{mend}.",
     )
 
 

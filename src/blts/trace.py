@@ -98,6 +98,10 @@ class Trace:
     env: str = ""
     agent: str = ""
     batching: str = ""
+    world: str = ""
+    """A digest of the environment, with all of its numbers: descriptions are shortened."""
+    first: int = 0
+    """The number of the first replication."""
     in_flight: np.ndarray | None = None
     """Where rewards are late, the plays whose rewards were not told by the end, of each replication; else None."""
     notes: tuple[str, ...] = ()
@@ -268,6 +272,8 @@ class Trace:
         s = self.summary()
         figures = (float(s.get(name, math.nan)) for name in ("rhat", "stuck", "least"))
         found = diagnosis.warnings(int(s["refreshes"]), int(s["refreshes_unsound"]), bool(s["refreshes_finite"]), *figures)
+        if not np.isfinite(self.final_regret).all():
+            found.append("the regret of some replications is not a finite number; check what the environment's step returns.")
         return [*self.notes, *found]
 
     @property
@@ -304,7 +310,7 @@ class Trace:
             ConfigError: pandas is not installed.
         """
         pandas: Any = needs("pandas", "A data frame", FRAMES)
-        every = np.arange(self.replications)
+        every = self.first + np.arange(self.replications)
         if not curves:
             columns = {
                 "regret": self.final_regret,
@@ -341,7 +347,7 @@ class Trace:
             "best_share": ((one,), self.best_share),
         }
         about = {"env": self.env, "agent": self.agent, "batching": self.batching, "horizon": self.horizon}
-        return xarray.Dataset(fields, {"round": self.times, one: np.arange(self.replications)}, about)
+        return xarray.Dataset(fields, {"round": self.times, one: self.first + np.arange(self.replications)}, about)
 
     def __repr__(self) -> str:
         s = self.summary()

@@ -130,6 +130,8 @@ BAD = {
     "horizon 0": (("--horizon", "0"), "horizon must be a whole number from 1 to 2147483647; got 0."),
     "replications 0": (("--replications", "0"), "replications must be a whole number ≥ 1; got 0."),
     "replications -3": (("--replications", "-3"), "replications must be"),
+    "an option twice": (("--set", "steps=5", "--set", "steps=6"), "--set gives steps twice"),
+    "no agent": (("--agent", ""), "There is no agent named ''"),
     "no equals sign": (("--set", "steps"), "--set takes name=value"),
     "unknown option": (("--set", "stepz=3"), "Did you mean 'steps'?"),
     "an option that is not a number": (("--set", "step_size=fast"), "step_size"),

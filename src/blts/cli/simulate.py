@@ -56,7 +56,7 @@ def command(
         if agent not in (None, "thompson"):
             raise ConfigError(f"--sampler is for the agent thompson, and {agent} has its own; leave one of them out.")
         agent, options = "thompson", options | {"sampler": sampler}
-    agent = agent or "blts"
+    agent = "blts" if agent is None else agent
     keep_programs()
     from ..catalogue import condition
     from ..simulation import simulate
@@ -131,7 +131,10 @@ def options_of(pairs: list[str]) -> dict[str, Any]:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise ConfigError(f"--set takes name=value, such as --set steps=100; got {pair!r}.")
-        options[name.replace("-", "_")] = text_to_value(text)
+        name = name.replace("-", "_")
+        if name in options:
+            raise ConfigError(f"--set gives {name} twice; leave one of them out.")
+        options[name] = text_to_value(text)
     return options
 
 

@@ -141,7 +141,7 @@ class Bandit(Env):
             return jnp.asarray(self.theta, float)
         return jax.vmap(lambda single, k: single.init(k))(self.model, _random.split(key, self.actions))
 
-    pays_as_model = fact("reset", "step")
+    pays_as_model = fact("reset", "step", "means")
 
     @rests_on("reset", "step")
     @property

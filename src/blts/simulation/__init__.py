@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import re
 from collections.abc import Iterable
 from typing import Any
 
+import jax
 import numpy as np
 
 from .. import freshness, leap, silent_faults
@@ -145,9 +148,20 @@ def simulate(
     counted = np.concatenate([record.sent for record in records], -1)
     return dataclasses.replace(
         trace,
+        world=_digest(env),
+        first=int(first),
         notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret),
         messages=messages(Sent(*counted), env, agent) if len(counted) else None,
     )
+
+
+def _digest(env: Env) -> str:
+    """What tells an environment from others: its classes and fixed fields, the names of its functions, and all of its numbers."""
+    leaves, structure = jax.tree.flatten(env)
+    digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
+    for leaf in leaves:
+        digest.update(f"{np.shape(leaf)} ".encode() + np.asarray(leaf).astype(np.float32).tobytes())
+    return digest.hexdigest()
 
 
 def _check_records(records: list[Record], env: Any, agent: Any, batching: Any, horizon: int) -> None:
