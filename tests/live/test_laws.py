@@ -13,6 +13,7 @@ from scipy import special, stats
 
 import blts
 from blts.live.conclusions.laws import law_of
+from blts.live.conclusions.posterior import _from_laws
 from blts.models import marginal
 
 A, B, LOC, SCALE = (
@@ -39,6 +40,18 @@ def test_laws_are_those_of_scipy(name):
     wanted = other.ppf(q), other.isf(q), other.cdf(x), other.sf(x), other.mean(), other.rvs((50, 4), np.random.default_rng(0))
     for one, same in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, same, rtol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e3, -1e6])
+def test_losses_are_those_of_arms_that_pay_nothing(shift):
+    """Rewards may be far from zero: an error that grows with them would round a loss to 0. Two arms have their loss in closed form."""
+    loc, scale, seen = np.array([0.1, 0.0]), np.array([0.1, 0.2]), np.array([True, True])
+    found = _from_laws(law_of(marginal.NormalLaw(loc + shift, scale)), seen)
+    gap, sd = 0.1, np.hypot(*scale)
+    exact = sd * stats.norm.pdf(gap / sd) - gap * stats.norm.sf(gap / sd)
+    np.testing.assert_allclose(found.shown.loss, [exact, exact + gap], atol=1e-7)
+    assert (found.error.loss < 1e-4).all()
+    assert (np.abs(found.shown.loss - [exact, exact + gap]) < found.error.loss).all()
 
 
 WORKER = """

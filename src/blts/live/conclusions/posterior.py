@@ -196,12 +196,14 @@ def _compared(laws: Law, mean: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray
         return (4 * fine - coarse) / 3 + ends, np.abs(fine - coarse) / 3
 
     best, best_error = integral(others)
-    top, top_error = integral(others * x)
-    own, own_error = integral(0 * others + x)  # E[μ_a] again, for what the tails leave out
-    loss = np.maximum(top.sum() / best.sum() - mean[seen], 0.0)
+    beside = x - np.median(x)  # so that the error is one of the differences between arms, however far from 0 they are
+    ours = mean[seen] - np.median(x)
+    top, top_error = integral(others * beside)
+    own, own_error = integral(0 * others + beside)  # E[μ_a] again, for what the tails leave out
+    loss = np.maximum(top.sum() / best.sum() - ours, 0.0)
     with np.errstate(invalid="ignore"):  # the largest of several has no finite mean where one of them has none
-        known = np.isfinite(mean[seen]).all()
-        loss_error = np.where(known, top_error.sum() + np.abs(own - mean[seen]).max(), np.nan) + own_error
+        known = np.isfinite(ours).all()
+        loss_error = np.where(known, top_error.sum() + np.abs(own - ours).max(), np.nan) + own_error
     gap = abs(1 - best.sum())
     spread = lambda values: _spread(values, seen)  # noqa: E731
     return spread(best / best.sum()), spread(np.where(known, loss, np.nan)), spread(best_error + gap), spread(loss_error)
