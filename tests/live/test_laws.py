@@ -44,7 +44,7 @@ def test_laws_are_those_of_scipy(name):
 
 @pytest.mark.parametrize("shift", [0.0, 1e3, -1e6])
 def test_losses_are_those_of_arms_that_pay_nothing(shift):
-    """Rewards may be far from zero: an error that grows with them would round a loss to 0. Two arms have their loss in closed form."""
+    """Rewards may be far from zero: an error that grows with them rounds losses to 0. Two arms have a closed form."""
     loc, scale, seen = np.array([0.1, 0.0]), np.array([0.1, 0.2]), np.array([True, True])
     found = _from_laws(law_of(marginal.NormalLaw(loc + shift, scale)), seen)
     gap, sd = 0.1, np.hypot(*scale)
