@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ._module import parts_within
@@ -158,7 +159,7 @@ class _Looked:
 def _array(value: Any) -> Iterator[Any]:
     """An array's type, shape and bytes; nothing of one that is being traced or was given away."""
     with suppress(RuntimeError, jax.errors.TracerArrayConversionError):
-        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             value = jax.random.key_data(value)
         array = np.asarray(value)
         yield f"{array.dtype} {array.shape}".encode()

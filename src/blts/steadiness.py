@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
@@ -58,4 +59,4 @@ def _is_program(value: Any) -> bool:
 
 
 def _is_key(const: Any) -> bool:
-    return jax.dtypes.issubdtype(jax.typeof(const).dtype, jax.dtypes.prng_key)
+    return jnp.issubdtype(jax.typeof(const).dtype, jax.dtypes.prng_key)
