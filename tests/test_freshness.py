@@ -14,7 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from blts import UCB1, Bandit, Exact, Fixed, Gaussian, Thompson, freshness, from_functions, module, posterior, random, simulate
+from blts import (
+    UCB1,
+    Bandit,
+    Exact,
+    Fixed,
+    Gaussian,
+    Thompson,
+    array,
+    freshness,
+    from_functions,
+    module,
+    posterior,
+    random,
+    simulate,
+)
 
 WORLD = Bandit.with_means(Gaussian(), [0.0, 1.0])
 LOST = 0.0
@@ -198,5 +212,17 @@ def test_what_cannot_be_followed_is_no_matter():
 
 
 def test_parts_of_blts_are_not_looked_at():
-    assert list(freshness._from_elsewhere(WORLD)) == []
-    assert list(freshness._from_elsewhere(Thompson(Gaussian(), arms=2))) == []
+    for part in (WORLD, WORLD.model, Thompson(Gaussian(), arms=2), Exact()):
+        assert freshness.from_elsewhere(part) == []
+
+
+def test_an_environment_may_hold_a_key():
+    class Keyed(Bandit):
+        key: Any = array(default=None)
+
+    runs = [
+        simulate(0, Keyed(WORLD.model, WORLD.theta, key=held), UCB1(2), Fixed(5), horizon=20, replications=2)
+        for held in (jax.random.key(0), jax.random.key(0), jax.random.key(1), np.array(1e30))
+    ]
+    assert runs[0].world == runs[1].world
+    assert len({run.world for run in runs}) == 3

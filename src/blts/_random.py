@@ -105,6 +105,12 @@ def _implementation():
     )  # type: ignore[arg-type]
 
 
+def numbers(value: Any) -> np.ndarray:
+    """An array as NumPy has it; keys by their words."""
+    is_key = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(value) if is_key else value)
+
+
 def as_key(seed: int | PRNGKey) -> PRNGKey:
     """The root key of a seed.
 

@@ -18,9 +18,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from . import _random
 from ._module import parts_within
 from .sources import TRUSTED
 
@@ -34,7 +34,7 @@ _LAST: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
 _CACHES: list[Any] = []
 
 
-def traced(cache: C) -> C:
+def emptied(cache: C) -> C:
     """A cache of what depends on traced programs: it is emptied when those are let go."""
     _CACHES.append(cache)
     return cache
@@ -62,7 +62,7 @@ def changed(*parts: Any) -> bool:
         Whether programs that were traced before may have other numbers than a program that is traced now.
     """
     found = False
-    for owner in {id(each): each for part in parts for each in _from_elsewhere(part)}.values():
+    for owner in {id(each): each for part in parts for held in parts_within(part) for each in from_elsewhere(held)}.values():
         digest = hashlib.sha256()
         for token in _Looked().tokens(owner, DEPTH):
             digest.update(token)
@@ -72,21 +72,18 @@ def changed(*parts: Any) -> bool:
     return found
 
 
-def _from_elsewhere(value: Any) -> Iterator[Any]:
-    """The classes and functions of a part, and of what it holds, that are not this package's."""
-    for part in parts_within(value):
-        if not _is_trusted(type(part)):
-            yield type(part)
-        for field in dataclasses.fields(part) if dataclasses.is_dataclass(part) else ():
-            function = _plain_function(getattr(part, field.name))
-            if isinstance(function, types.FunctionType) and not _is_trusted(function):
-                yield function
+def from_elsewhere(part: Any) -> list[Any]:
+    """The class of a part and the functions in its fields, those that are not of this package or its libraries."""
+    fields = dataclasses.fields(part) if dataclasses.is_dataclass(part) else ()
+    functions = [_plain_function(getattr(part, field.name)) for field in fields]
+    every = [type(part), *(each for each in functions if isinstance(each, types.FunctionType))]
+    return [each for each in every if not _is_trusted(each)]
 
 
 def _is_trusted(value: Any) -> bool:
     """Whether a class, function or module is this package's, its libraries' or Python's, which nobody changes on the way."""
     name = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None) or ""
-    return name != "__main__" and name.partition(".")[0] in TRUSTED
+    return name.partition(".")[0] in TRUSTED
 
 
 def _plain_function(value: Any) -> Any:
@@ -159,9 +156,7 @@ class _Looked:
 def _array(value: Any) -> Iterator[Any]:
     """An array's type, shape and bytes; nothing of one that is being traced or was given away."""
     with suppress(RuntimeError, jax.errors.TracerArrayConversionError):
-        if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            value = jax.random.key_data(value)
-        array = np.asarray(value)
+        array = _random.numbers(value)
         yield f"{array.dtype} {array.shape}".encode()
         if array.dtype != object:
             yield np.ascontiguousarray(array).reshape(-1).view(np.uint8)

@@ -127,7 +127,7 @@ class Posterior:
         mean, sd = _signed(c.mean_error, 2), _signed(100 * c.sd_error, 0)
         return (
             f"the draws are not from the posterior: by quadrature, {c.name} has its mean off by {mean} posterior sds and "
-            f"its sd by {sd} %. Take more steps, as `mala(steps=200)`, or leave the sampler out to use the default."
+            f"its sd by {sd} %. Take more or smaller steps, or leave the sampler out to use the default."
         )
 
     @property

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from contextlib import suppress
-from types import FunctionType
 from typing import Any
 
 import jax
@@ -42,7 +40,7 @@ def check(env: Env, agent: Agent, batching: Batching) -> None:
         _CHECKED.add(parts)
 
 
-_CHECKED: set[Any] = freshness.traced(set())
+_CHECKED: set[Any] = freshness.emptied(set())
 """The structures of parts without a fault."""
 
 
@@ -57,7 +55,9 @@ def check_steady(env: Env, agent: Agent, batching: Batching) -> None:
     Raises:
         ConfigError: which method it is.
     """
-    parts = [part for part in (env, agent, batching) for each in parts_within(part) if _is_somebodys(each)]
+    # Functions of a `Custom` model were looked at when it was made.
+    is_somebodys = lambda part: not isinstance(part, Custom) and freshness.from_elsewhere(part)  # noqa: E731
+    parts = [part for part in (env, agent, batching) if any(map(is_somebodys, parts_within(part)))]
     if not parts:
         return
     found = []
@@ -74,16 +74,6 @@ def check_steady(env: Env, agent: Agent, batching: Batching) -> None:
         _call_all(watched, env, agent, batching)
     if found:
         raise ConfigError(f"{found[0]}, or what it calls, {UNSTEADY}")
-
-
-def _is_somebodys(part: Any) -> bool:
-    """Whether a class or a function of a part is from elsewhere. Those of a `Custom` model were looked at when it was made."""
-    if not type(part).__module__.startswith("blts."):
-        return True
-    if isinstance(part, Custom):
-        return False
-    held = [getattr(part, field.name) for field in dataclasses.fields(part)]
-    return any(isinstance(each, FunctionType) and not each.__module__.startswith("blts.") for each in held)
 
 
 def _call_all(call: Callable[..., Any], env: Env, agent: Agent, batching: Batching) -> None:

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+
+from . import _random
 
 UNSTEADY = (
     "computes with other numbers whenever it is called: those of a random generator of its own, or of a clock. JAX calls it once "
@@ -45,7 +46,7 @@ def steady(function: Callable[..., Any], *arguments: Any) -> tuple[bool, Any]:
 
 def numbers_of(program: core.ClosedJaxpr) -> list[bytes]:
     """The numbers that are written into a program, and into those that it calls, in order."""
-    found = [np.asarray(const).tobytes() for const in program.consts if not _is_key(const)]
+    found = [_random.numbers(const).tobytes() for const in program.consts]
     for step in program.jaxpr.eqns:
         found += [np.asarray(used.val).tobytes() for used in step.invars if isinstance(used, core.Literal)]
         for held in jax.tree.leaves(list(step.params.values()), is_leaf=_is_program):
@@ -56,7 +57,3 @@ def numbers_of(program: core.ClosedJaxpr) -> list[bytes]:
 
 def _is_program(value: Any) -> bool:
     return isinstance(value, core.ClosedJaxpr | core.Jaxpr)
-
-
-def _is_key(const: Any) -> bool:
-    return jnp.issubdtype(jax.typeof(const).dtype, jax.dtypes.prng_key)

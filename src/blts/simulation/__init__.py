@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import freshness, leap, silent_faults
 from .._module import require_part
-from .._random import as_key
+from .._random import as_key, numbers
 from .._typing import PRNGKey
 from ..agents import Agent
 from ..batching import Batching
@@ -160,7 +160,9 @@ def _digest(env: Env) -> str:
     leaves, structure = jax.tree.flatten(env)
     digest = hashlib.sha256(re.sub(r" at 0x[0-9a-f]+", "", str(structure)).encode())
     for leaf in leaves:
-        digest.update(f"{np.shape(leaf)} ".encode() + np.asarray(leaf).astype(np.float32).tobytes())
+        array = numbers(leaf)
+        with np.errstate(over="ignore"):  # as JAX has it
+            digest.update(f"{array.shape} ".encode() + array.astype(np.float32).tobytes())
     return digest.hexdigest()
 
 

@@ -137,9 +137,7 @@ def _parameter(value: Any, own: set[int]) -> Iterable[str]:
 
 def _array(value: Any) -> str:
     """An array or number, all of it."""
-    if jnp.issubdtype(jax.typeof(value).dtype, jax.dtypes.prng_key):
-        value = jax.random.key_data(value)
-    array = np.asarray(value)
+    array = _random.numbers(value)
     return f"{jax.typeof(value).str_short()} {getattr(value, 'weak_type', '')} {array.dtype} {array.shape} {array.tobytes().hex()}"
 
 

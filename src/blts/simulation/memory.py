@@ -33,7 +33,7 @@ class Bytes(NamedTuple):
     """What every round reads and writes, where all lanes are in the same round (`Agent.incremental`); 0 elsewhere."""
 
 
-_BYTES: dict[Any, Bytes] = freshness.traced({})
+_BYTES: dict[Any, Bytes] = freshness.emptied({})
 """By shape: tracing takes longer than many a run."""
 
 

@@ -130,7 +130,7 @@ def on_all_devices(*arguments: Any, replications: int, **settings: Any) -> Recor
     return jax.tree.map(lambda x: x[..., :replications], record)
 
 
-_PROGRAMS: dict[Any, Callable[..., Record]] = freshness.traced({})
+_PROGRAMS: dict[Any, Callable[..., Record]] = freshness.emptied({})
 """Compiled programs, by all that they depend on. Threads wait for the first to compile one: each would compile it again."""
 _COMPILING: dict[Any, threading.Lock] = {}
 
