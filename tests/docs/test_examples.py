@@ -17,14 +17,14 @@ from typer.testing import CliRunner
 import documents
 from blts import cli
 from blts.errors import UnknownName
-from documents import PAGES, ROOT, TO_THE_LAST_BIT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
+from documents import PAGES, ROOT, WITH_OUTPUTS, blocks, rewritten, unclear, updated
 
 DOCUMENTS = [ROOT / name for name in ("README.md", "DESIGN.md", "CONTRIBUTING.md")] + PAGES
 SMALL = ("--horizon", "20", "--replications", "2")
 
 
-NEEDS_A_PROCESS = ("howto-extend.md", "howto-serve.md", *TO_THE_LAST_BIT)
-"""Documents with an installed package, with a service, and those that are not to be compiled as tests are."""
+NEEDS_A_PROCESS = ("howto-extend.md", "howto-serve.md")
+"""A document with an installed package, and one with a service."""
 
 
 @pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
@@ -33,13 +33,13 @@ def test_what_a_document_shows_is_what_is_printed(path, tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.chdir(tmp_path)
     if path.name in NEEDS_A_PROCESS:
-        compare(path, lambda text: rewritten(path, quickly=path.name not in TO_THE_LAST_BIT))
+        compare(path, lambda text: rewritten(path, quickly=True))
     else:
         compare(path, lambda text: updated(text, path.stem))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", [path for path in WITH_OUTPUTS if path.name not in TO_THE_LAST_BIT], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", WITH_OUTPUTS, ids=lambda path: path.name)
 def test_what_a_document_shows_is_what_a_user_sees(path):
     """In a process of its own, compiled as there."""
     compare(path, lambda text: rewritten(path))
