@@ -10,11 +10,14 @@ import math
 import os
 import pathlib
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from importlib.metadata import version
 
 import pytest
+
+from blts.compilation import on_one_piece_of_stack, take_memory_in_large_pieces
 
 # Compiled programs are kept between runs, and shared by the workers of one, the small ones too.
 _CACHE = pathlib.Path(__file__).resolve().parent.parent / ".pytest_cache" / "xla"
@@ -41,6 +44,38 @@ if not SLOW:
 
 # Tracing makes millions of small objects, few of which are in cycles: looking for those took a tenth of the time.
 gc.set_threshold(50_000, 20, 50)
+
+
+take_memory_in_large_pieces()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool:
+    """Run a test on a stack of its own, below which pytest's is deep."""
+    names = pyfuncitem._fixtureinfo.argnames
+    on_one_piece_of_stack(lambda: pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+CONTEXTS = 200
+"""Programs that are written down in one context of MLIR: to make one takes 5 ms, and a run writes down 20,000 programs."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_contexts() -> Iterator[None]:
+    """The programs of a thread share contexts, which JAX makes anew for each."""
+    from jax._src.interpreters import mlir
+
+    made, local = mlir.make_ir_context, threading.local()
+
+    def shared():
+        context, left = getattr(local, "context", (None, 0))
+        local.context = context, left = (context, left - 1) if left else (made(), CONTEXTS)
+        return context
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mlir, "make_ir_context", shared)
+        yield
 
 
 def pytest_collection_finish() -> None:

@@ -183,11 +183,11 @@ def site(tmp_path, monkeypatch):
     registry.find("agent", "ucb1")  # fills the registry
     before = {kind: dict(entries) for kind, entries in registry._ENTRIES.items()}
     monkeypatch.syspath_prepend(str(tmp_path))
-    plugins.offered.cache_clear()
+    plugins.all_offered.cache_clear()
     yield tmp_path
     registry._ENTRIES.clear()
     registry._ENTRIES.update(before)
-    plugins.offered.cache_clear()
+    plugins.all_offered.cache_clear()
     for name in ("good", "other", "bad"):
         sys.modules.pop(name, None)
 
@@ -290,10 +290,10 @@ def test_results_depend_on_the_code_of_the_packages_that_a_study_uses(site):
     assert before not in ("", code_version())
     assert version_for(mine) == before
     points.write_text("[blts.agents]\ntimid = good:Timid\n")  # another part under that name
-    plugins.offered.cache_clear()
+    plugins.all_offered.cache_clear()
     assert version_for(mine) != before
     points.write_text("[blts.agents]\ntimid = good:timid\n")
-    plugins.offered.cache_clear()
+    plugins.all_offered.cache_clear()
     assert version_for(mine) == before
     (site / "good.py").write_text(GOOD.replace("scale=0.25", "scale=0.5"))
     importlib.invalidate_caches()

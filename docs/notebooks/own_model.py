@@ -53,7 +53,7 @@ print(f"the mean of the data is {seen.mean():.2f}, their median {np.median(seen)
 couriers = Bandit(model, theta=np.array([[0.0], [0.15], [0.3]]))
 sd = SCALE * np.sqrt(FREEDOM / (FREEDOM - 2))
 agents = {"Student's t": Thompson(model), "Gaussian": Thompson(Gaussian(prior_mean=np.zeros(3), sd=sd), Exact())}
-traces = {name: simulate(0, couriers, agent, DoublingCounts(), horizon=400, replications=50) for name, agent in agents.items()}
+traces = {name: simulate(0, couriers, agent, DoublingCounts(), horizon=200, replications=30) for name, agent in agents.items()}
 print(paired(traces["Student's t"], traces["Gaussian"]))
 compare(traces).plot()
 

@@ -30,7 +30,7 @@ def run(rates: dict[str, float], seed: int, days: int = 8, units: int = 100) -> 
 
 # %%
 fooled = named = 0
-for seed in range(30):
+for seed in range(15):
     chance = random.Random(seed)
     same = Experiment.create("sqlite://", f"same {seed}", ["A", "B"], "conversions", batching="external", seed=seed, floor=0.05)
     looks, winners = [], []
@@ -42,7 +42,7 @@ for seed in range(30):
         winners.append(report["winner"])
     fooled += max(looks) >= 0.95
     named += any(winner is not None for winner in winners)
-print(f"P(best) ≥ 0.95 on some day: {fooled} of 30 experiments; a winner by evidence: {named} of 30")
+print(f"P(best) ≥ 0.95 on some day: {fooled} of 15 experiments; a winner by evidence: {named} of 15")
 
 # %% [markdown]
 # P(best) is a fair summary of what is known today. It is not a stopping rule.

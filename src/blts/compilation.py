@@ -1,13 +1,17 @@
-"""Where compiled programs are kept between runs, and how many a process can hold."""
+"""Where compiled programs are kept between runs, how many a process can hold, and what makes tracing and compiling faster."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import os
 import pathlib
 import stat
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @functools.cache
@@ -93,8 +97,52 @@ def most_mappings() -> int:
         return 65_530
 
 
+M_TOP_PAD, M_ARENA_MAX = -2, -8  # of glibc's malloc.h
+
+
+def take_memory_in_large_pieces() -> None:
+    """For a process that compiles and ends: let the C library (glibc) ask the system for 64 MB at a time, and for all threads.
+
+    A compilation takes memory in small pieces, for which a heap grew by 128 KB ten thousand times, and each thread had its own.
+    """
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(M_TOP_PAD, 64 << 20)
+        mallopt(M_ARENA_MAX, 1)
+
+
 def give_back_memory() -> None:
     """Return freed memory to the system, where the C library can (glibc): a compilation leaves up to 200 MB that it does not."""
+    import ctypes
+
     trim = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+FRAME = 70_000
+"""Words of a frame for which Python takes a megabyte of stack; the frames of functions called from there share the rest of it."""
+
+
+def on_one_piece_of_stack(f: Callable[[], T]) -> T:
+    """Call a function that traces a program.
+
+    Python keeps its frames in pieces of 16 KB, takes one from the system when the last is full and gives it back as soon as it is
+    empty. A loop that calls functions at the end of a piece does so at every call: tracing a simulation took memory from the
+    system 15,000 times, a twentieth of its time. This takes a large piece first.
+
+    Args:
+        f: a function without arguments.
+
+    Returns:
+        What it returns.
+
+    >>> on_one_piece_of_stack(lambda: 1 + 1)
+    2
+    """
+    return f()
+
+
+on_one_piece_of_stack.__code__ = on_one_piece_of_stack.__code__.replace(co_stacksize=FRAME)

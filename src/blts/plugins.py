@@ -71,7 +71,6 @@ class Plugin(NamedTuple):
         return loaded
 
 
-@functools.cache
 def offered(kind: str) -> dict[str, tuple[Plugin, ...]]:
     """The parts that installed packages offer; nothing is imported.
 
@@ -81,17 +80,24 @@ def offered(kind: str) -> dict[str, tuple[Plugin, ...]]:
     Returns:
         The parts by name; several where packages use the same name.
     """
-    if kind not in GROUPS:
-        return {}
+    return all_offered().get(kind, {})
+
+
+@functools.cache
+def all_offered() -> dict[str, dict[str, tuple[Plugin, ...]]]:
+    """The parts that installed packages offer, by kind; all entry points are read once."""
     from importlib.metadata import entry_points
 
-    found = {
-        (point.name, package): Plugin(kind, point.name, package, point)
-        for point in entry_points(group=GROUPS[kind])
-        if (package := point.dist.name if point.dist else point.module.split(".")[0])
-    }
-    names = sorted({name for name, _ in found})
-    return {name: tuple(found[key] for key in sorted(found) if key[0] == name) for name in names}
+    installed, every = entry_points(), {}
+    for kind, group in GROUPS.items():
+        found = {
+            (point.name, package): Plugin(kind, point.name, package, point)
+            for point in installed.select(group=group)
+            if (package := point.dist.name if point.dist else point.module.split(".")[0])
+        }
+        names = sorted({name for name, _ in found})
+        every[kind] = {name: tuple(found[key] for key in sorted(found) if key[0] == name) for name in names}
+    return every
 
 
 def chosen(kind: str, name: str) -> Plugin:

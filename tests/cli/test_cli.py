@@ -270,6 +270,15 @@ def test_help_does_not_import_jax():
         assert command in run.stdout
 
 
+@pytest.mark.parametrize("command", ["--help", "--unknown"])
+def test_a_command_ends_without_looking_for_cycles(command):
+    """That took a quarter of a second after a simulation. What is frozen is not looked at."""
+    code = f"import gc, sys\nsys.argv = ['blts', '{command}']\nfrom blts.cli import main\nassert not gc.get_freeze_count()\n"
+    code += "try:\n    main()\nexcept SystemExit:\n    assert gc.get_freeze_count() > 10_000"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_the_program_itself():
     """Once through a real process: one sentence, no traceback, code 2."""
     run = subprocess.run([sys.executable, "-m", "blts", "simulate", "--env", "gausian"], capture_output=True, text=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Annotated
 
 import typer
 
+from ..compilation import on_one_piece_of_stack
 from ..errors import BltsError
 from . import demo, evaluate, experiment, keys, listing, mdp, paper, plan, serve, simulate, study, worker
 
@@ -55,7 +57,7 @@ REFUSED = 2
 def main() -> None:
     """Run the command line; a mistake of the user's is one sentence on standard error, without a traceback."""
     try:
-        app()
+        on_one_piece_of_stack(app)
     except BltsError as error:
         print(f"blts: {error}", file=sys.stderr)
         raise SystemExit(REFUSED) from None
@@ -66,3 +68,6 @@ def main() -> None:
         raise SystemExit(130) from None
     except BrokenPipeError:
         raise SystemExit(0) from None
+    finally:
+        # Python looks for cycles twice more before it ends, a quarter of a second for all that JAX has made.
+        gc.freeze()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..compilation import keep_programs, take_memory_in_large_pieces
 from ..errors import ConfigError, counted, needs
 
 if TYPE_CHECKING:
@@ -46,7 +47,6 @@ def command(
 ) -> None:
     """Simulate an agent in an environment and print its regret and batches."""
     _answer_soon()
-    from ..compilation import keep_programs
 
     if figure is not None:
         _check_figure(figure, replications)
@@ -104,6 +104,7 @@ def _answer_soon() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     gc.set_threshold(50_000, 20, 50)
+    take_memory_in_large_pieces()
 
 
 def _check_figure(path: pathlib.Path, replications: int) -> None:

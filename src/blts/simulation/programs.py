@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 
 from .. import freshness, leap, loop
 from .._typing import PRNGKey
-from ..compilation import make_room
+from ..compilation import make_room, on_one_piece_of_stack
 from ..record import Record
 from . import stored
 
@@ -185,12 +185,16 @@ def _program(engine: str, inputs: tuple[Any, ...], sizes: Sizes, threaded: bool)
         with _COMPILING.setdefault(shape, threading.Lock()):
             if shape not in _PROGRAMS:
                 make_room()
-                settings = {"capacity": sizes.rounds, "replications": sizes.replications, "keep_actions": sizes.keep_actions}
-                nothing = (np.int32(0),) * 3  # no rounds of no replications
-                program = _kept(engine, (*inputs, *nothing), settings, threaded) or _traced(engine, settings, threaded)
-                program(*inputs, *nothing)
-                _PROGRAMS[shape] = program
+                _PROGRAMS[shape] = on_one_piece_of_stack(partial(_compiled, engine, inputs, sizes, threaded))
     return _PROGRAMS[shape]
+
+
+def _compiled(engine: str, inputs: tuple[Any, ...], sizes: Sizes, threaded: bool) -> Callable[..., Record]:
+    settings = {"capacity": sizes.rounds, "replications": sizes.replications, "keep_actions": sizes.keep_actions}
+    nothing = (np.int32(0),) * 3  # no rounds of no replications
+    program = _kept(engine, (*inputs, *nothing), settings, threaded) or _traced(engine, settings, threaded)
+    program(*inputs, *nothing)
+    return program
 
 
 def _traced(engine: str, settings: dict[str, Any], threaded: bool) -> Callable[..., Record]:
