@@ -2,15 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Two workers on two cores, each with one thread of its own; JAX would otherwise start two in each.
+# Workers have one thread of their own; JAX would otherwise start one for each core.
 export XLA_FLAGS ?=
 # Hundreds of processes are started by tests; without bytecode each would parse the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: all serve test paper check slow bench outputs docs matrix clean
+.PHONY: all serve test paper style check slow bench outputs docs matrix clean
 
-test: check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=10
+# Types are checked beside the tests: they take a core for a minute. Three workers on two cores, because some tests wait for processes.
+test: style
+	@mkdir -p .pytest_cache; $(BIN)/pyright >.pytest_cache/types 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest -n 3 --dist loadfile --durations=10; tests=$$?; \
+	wait $$types || { cat .pytest_cache/types; exit 1; }; exit $$tests
 
 # Everything that must be green before a merge or a release.
 all: test slow
@@ -23,9 +26,11 @@ PORT ?= 8000
 serve: $(VENV)/serve
 	$(BIN)/blts demo --port $(PORT)
 
-check: $(VENV)/dev
+style: $(VENV)/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+check: style
 	$(BIN)/pyright
 
 slow: $(VENV)/dev

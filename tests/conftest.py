@@ -162,8 +162,8 @@ def well_compiled() -> Iterator[None]:
     jax.clear_caches()
 
 
-AFTER_A_FILE, AFTER_A_TEST = 1500, 1800
-"""A worker that holds more megabytes than this lets its compiled programs go."""
+AFTER_A_FILE, AFTER_A_TEST = 500, 1800
+"""A worker that holds more megabytes than this lets its compiled programs go: files share few, and less is looked at for cycles."""
 
 
 @pytest.hookimpl(trylast=True)
