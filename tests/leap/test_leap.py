@@ -36,6 +36,7 @@ from blts.errors import ConfigError
 from blts.leap import engine
 from blts.models import Laplace
 from blts.trace import Trace
+from compiling import optimised
 from laws import LEVEL
 from leaps import same_law_p
 
@@ -74,7 +75,8 @@ def one_of(batching: str) -> OneOf:
 def run_of(world: str, batching: str, how: str, seed: int) -> Trace:
     env, model = WORLDS[world]
     settings = {"horizon": T, "replications": RUNS[world], "times": TIMES, "threads": 1, "engine": how}
-    return simulated(seed, env, Thompson(model, Exact()), one_of(batching), **settings)
+    with optimised():
+        return simulated(seed, env, Thompson(model, Exact()), one_of(batching), **settings)
 
 
 run_of = cache(run_of)
