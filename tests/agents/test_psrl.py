@@ -47,12 +47,34 @@ def test_the_first_policy_is_of_a_prior_draw_and_a_policy_holds_through_its_batc
     assert bool(info.finite.all())
     for i in range(8):
         rows = np.asarray(first.theta.rows[i], float)
-        exact = planning.solve(rows / rows.sum(-1, keepdims=True), env.rewards)
-        assert float(first.plan.gain[i]) == pytest.approx(float(exact.gain), rel=1e-3)
+        rows /= rows.sum(-1, keepdims=True)
+        followed = np.take_along_axis(rows, np.asarray(first.plan.policy[i])[:, None, None], 1)
+        earned = np.take_along_axis(np.asarray(env.rewards), np.asarray(first.plan.policy[i])[:, None], 1)
+        gain, exact = planning.solve(followed, earned).gain, planning.solve(rows, env.rewards).gain
+        assert float(gain) == pytest.approx(float(exact), rel=1e-3)
+        assert float(info.residual[i]) < 1e-3 * float(exact)
     assert len({tuple(p) for p in np.asarray(first.plan.policy)}) > 4  # prior draws differ
     trace = simulate(0, env, agent, Fixed(50), horizon=200, replications=4)
     assert (trace.batches == 4).all()
     assert (trace.switches == 4).all()  # the last batch closes with the horizon: no policy follows it
+
+
+class ByTheBias(PSRL):
+    """An agent of one's own that reads more of a plan than its policy."""
+
+    def act(self, key, state, obs, played):
+        best = state.theta.rewards[obs] + state.theta.rows[obs] @ state.plan.bias
+        return jnp.argmax(best).astype(int)
+
+
+def test_who_reads_more_of_a_plan_than_its_policy_has_all_of_it():
+    env = riverswim()
+    alone, whole = (kind(Tabular(env.rewards), Rows(ExactRows())) for kind in (PSRL, ByTheBias))
+    assert jax.tree.leaves(alone.init(random.key(0)).plan)[0].shape == (6,)
+    assert len(jax.tree.leaves(alone.init(random.key(0)).plan)) == 1
+    assert len(jax.tree.leaves(whole.init(random.key(0)).plan)) == len(planning.Plan._fields)
+    policy, greedy = (simulate(0, env, agent, Fixed(50), horizon=200, replications=8) for agent in (alone, whole))
+    np.testing.assert_array_equal(policy.regret, greedy.regret)  # a policy that is optimal is greedy for its bias
 
 
 @pytest.mark.parametrize("sampler", [LogGammaRows(), pytest.param(ExactRows(), marks=pytest.mark.slow)])

@@ -10,8 +10,8 @@ import numpy as np
 
 from .. import planning
 from .._module import is_concrete, module
-from .._typing import Array, Float, Info, Tree
-from ..declared import provides, why_lost
+from .._typing import Array, Float, Info, Int, Tree
+from ..declared import fact, provides, why_lost
 from ..dynamics.base import why_not
 from ..errors import ConfigError
 from ..models.tabular import Sampled, Tabular
@@ -24,6 +24,7 @@ class Following(NamedTuple):
 
     theta: Tree
     plan: Tree
+    """Of a table that plans as `planning.plan` does, the policy alone: nothing else is read, and every array is compiled for."""
 
 
 def plans_of(model: Any, thetas: Tree, plans: Tree | None = None) -> tuple[Tree, Float[Array, "*block"]]:
@@ -81,6 +82,8 @@ class PSRL(Agent):
     def init(self, key):
         # The first plan is made by `observe` on no data; until then any plan of the right shapes will do.
         theta = self.belief.init(key, self.model)
+        if self._policy_is_enough():  # to trace the planner for its shapes would take 0.2 s
+            return Following(theta, _policy_alone(jnp.zeros(self.model.shape[0], int)))
         plan = jax.eval_shape(self.model.plan, theta)
         return Following(theta, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), plan))
 
@@ -99,7 +102,19 @@ class PSRL(Agent):
         thetas, info = self.belief.refresh(keys, self.model, states.theta, histories)
         plans, residual = plans_of(self.model, thetas, states.plan)
         residual = jnp.broadcast_to(jnp.asarray(residual, float), info.finite.shape)
+        if self._policy_is_enough():
+            plans = _policy_alone(plans.policy)
         return Following(thetas, plans), info._replace(residual=residual)
+
+    reads_policies = fact("act", "observe")
+
+    def _policy_is_enough(self) -> bool:
+        return isinstance(self.model, Tabular) and self.model.plans_optimally and self.reads_policies
+
+
+def _policy_alone(policy: Int[Array, "*block states"]) -> planning.Plan:
+    none: Any = ()
+    return planning.Plan(policy, *[none] * (len(planning.Plan._fields) - 1))
 
 
 def _numbers(value: Any) -> Any:
