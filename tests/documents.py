@@ -112,19 +112,23 @@ def _printed(code: str, where: str, namespace: dict[str, object]) -> str:
 
 def _session(text: str) -> str:
     """The commands of a console block, each followed by what it prints."""
+    lines = []
+    for line in text.splitlines():
+        if line.startswith(PROMPT):
+            lines += [line, _plain(_output(*shlex.split(line, comments=True)[2:], line=line))]
+    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+
+
+def _output(*arguments: str, line: str = "") -> str:
+    """What a command prints, in this process."""
     from typer.testing import CliRunner
 
     from blts import cli
 
-    lines = []
-    for line in text.splitlines():
-        if not line.startswith(PROMPT):
-            continue
-        result = CliRunner().invoke(cli.app, shlex.split(line, comments=True)[2:], catch_exceptions=False)
-        if result.exit_code:
-            raise SystemExit(f"`{line}` failed: {result.output}")
-        lines += [line, _plain(result.output)]
-    return "\n".join(line.rstrip("\n") for line in lines) + "\n"
+    result = CliRunner().invoke(cli.app, arguments, catch_exceptions=False)
+    if result.exit_code:
+        raise SystemExit(f"`{line or shlex.join(arguments)}` failed: {result.output}")
+    return result.output
 
 
 def _plain(printed: str) -> str:
@@ -151,12 +155,10 @@ def service(folder: pathlib.Path) -> Iterator[dict[str, str]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "blts"]
     database = str(folder / "blts.db")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))}
-    create = [*command, "keys", "create", "documents", "--role", "admin", "--db", database, "--json"]
-    key = json.loads(subprocess.run(create, env=environment, capture_output=True, check=True, text=True).stdout)["key"]
-    serve = [*command, "serve", "--db", database, "--port", str(port)]
+    key = json.loads(_output("keys", "create", "documents", "--role", "admin", "--db", database, "--json"))["key"]
+    serve = [sys.executable, "-m", "blts", "serve", "--db", database, "--port", str(port)]
     with subprocess.Popen(serve, env=environment, stdout=subprocess.DEVNULL) as process:
         try:
             yield {"BLTS_URL": f"http://127.0.0.1:{port}", "BLTS_KEY": key}  # clients wait until it answers
