@@ -35,6 +35,7 @@ from blts.agents import Agent
 from blts.delays import DelayByArm, DelayFunction, EmpiricalDelay, FixedDelay, GeometricDelay, LostRewards, ParetoDelay, delay_of
 from blts.envs import Arrival
 from blts.history import Log
+from compiling import optimised
 
 ROUNDS, LANES = 12, 6
 DELAYS = np.random.default_rng(0).integers(-1, 6, (ROUNDS, LANES))
@@ -139,7 +140,8 @@ def regret(delay, replications=2000, **settings):
 
 def z(delay, reference: float) -> float:
     """How many standard errors the mean regret of 2,000 runs is from the reference, whose own error is about as large."""
-    s = regret(delay).summary()
+    with optimised():
+        s = regret(delay).summary()
     return (s["regret_mean"] - reference) / s["regret_se"]
 
 
