@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Modules are compiled when they are first imported, most never: half a minute less.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Workers have one thread of their own; JAX would otherwise start one for each core.
 export XLA_FLAGS ?=
 # Hundreds of processes are started by tests; without bytecode each would parse the whole package again.
@@ -56,20 +58,20 @@ clean:
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[report]'
+	$(INSTALL) --editable '.[report]'
 	touch $@
 
 $(VENV)/serve: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[serve]'
+	$(INSTALL) --editable '.[serve]'
 	touch $@
 
 $(VENV)/dev: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) --editable '.[dev]'
 	touch $@ $(VENV)/installed $(VENV)/serve $(VENV)/docs
 
 $(VENV)/docs: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,docs]'
+	$(INSTALL) --editable '.[all,docs]'
 	touch $@ $(VENV)/installed $(VENV)/serve
