@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from blts.live import Experiment, Spec
 from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.live.export import table_of
 from blts.samplers import sgld, ula
+from compiling import optimised
 from laws import LEVEL
 from shown import FEATURES, LABELS, LINEAR, contexts, created, encoded, played
 
@@ -92,8 +94,15 @@ def test_disjoint_arms_come_and_go(tmp_path):
     assert experiment.verify() == []
 
 
-@pytest.mark.parametrize("sampler", [Perturb(sgld(0.1, 10, 8)), Pool(ula(0.1, 5), 8)], ids=["perturb", "pool"])
-def test_samplers_without_closed_posteriors_run(tmp_path, sampler):
+@pytest.mark.parametrize(
+    ("sampler", "compiling"), [(Perturb(sgld(0.1, 10, 8)), nullcontext), (Pool(ula(0.1, 5), 8), optimised)], ids=["perturb", "pool"]
+)
+def test_samplers_without_closed_posteriors_run(tmp_path, sampler, compiling):
+    with compiling():  # the programs of a pool run for seconds
+        check_sampler(tmp_path, sampler)
+
+
+def check_sampler(tmp_path, sampler):
     experiment = created(tmp_path / "blts.db", sampler=sampler, batching="external", rhat=1e30)
     for seed in range(2):
         played(experiment, 60, seed)
