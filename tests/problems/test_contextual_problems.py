@@ -10,6 +10,7 @@ import pytest
 from blts import condition, registry, simulate
 from blts.cli.simulate import options_of
 from blts.errors import ConfigError
+from compiling import optimised
 from registered import DATA
 
 SEED, RUNS = 0, 200
@@ -25,7 +26,8 @@ CLOSE = 2.5
 
 def run(env, agent, batching, prior=None, runs=RUNS, **options):
     chosen = condition(env, agent, batching, prior, options=options)
-    return simulate(SEED, chosen.env, chosen.agent, chosen.batching, horizon=chosen.horizon, replications=runs, times=1)
+    with optimised():
+        return simulate(SEED, chosen.env, chosen.agent, chosen.batching, horizon=chosen.horizon, replications=runs, times=1)
 
 
 def errors_away(trace, mean: float, error: float) -> float:
