@@ -9,7 +9,7 @@ has the largest of their ρ.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,14 +45,14 @@ def epsilon(rho: float, delta: float = DELTA) -> float:
     if not 0 < delta < 1:
         raise ConfigError(f"delta must be between 0 and 1; got {delta!r}.")
 
-    def of(order: float) -> float:
-        a = math.exp(order)  # α - 1
-        return rho * (1 + a) + math.log(a) - math.log1p(a) - (math.log(delta) + math.log1p(a)) / a
+    def of(order: Any) -> Any:
+        a = np.exp(order)  # α - 1
+        return rho * (1 + a) + np.log(a) - np.log1p(a) - (math.log(delta) + np.log1p(a)) / a
 
     from scipy import optimize  # a fifth of a second that every command would wait for
 
     grid = np.linspace(-LARGE, LARGE, 2001)
-    best = grid[int(np.argmin([of(order) for order in grid]))]
+    best = grid[int(np.argmin(of(grid)))]
     found = optimize.minimize_scalar(of, bounds=(best - 0.1, best + 0.1), method="bounded", options={"xatol": 1e-10})
     return max(0.0, float(found.fun))  # type: ignore[union-attr]
 
