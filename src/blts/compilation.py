@@ -97,20 +97,22 @@ def most_mappings() -> int:
         return 65_530
 
 
-M_TOP_PAD, M_ARENA_MAX = -2, -8  # of glibc's malloc.h
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
+PIECE = 64 << 20
 
 
 def take_memory_in_large_pieces() -> None:
-    """For a process that compiles and ends: let the C library (glibc) ask the system for 64 MB at a time, and for all threads.
+    """Let the C library (glibc) take memory from the system 64 MB at a time, for a process that compiles and ends.
 
-    A compilation takes memory in small pieces, for which a heap grew by 128 KB ten thousand times, and each thread had its own.
+    A compilation takes memory in small pieces, for which heaps grew by 128 KB some ten thousand times.
     """
     import ctypes
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is not None:
-        mallopt(M_TOP_PAD, 64 << 20)
-        mallopt(M_ARENA_MAX, 1)
+        mallopt(M_TOP_PAD, PIECE)
+        mallopt(M_TRIM_THRESHOLD, 2 * PIECE)
+        mallopt(M_MMAP_THRESHOLD, PIECE // 2)  # the first of these calls ends its growth by itself
 
 
 def give_back_memory() -> None:
