@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,17 +10,21 @@ from typing import Any
 import pytest
 from jax._src import compiler
 
-import conftest
-
 
 @contextmanager
 def optimised() -> Iterator[None]:
     """Programs first met inside are compiled by LLVM with optimisation, for half as long again: those that run for seconds.
 
-    Last bits are not those of tests' other programs (see `conftest.QUICK`): no place for equalities of two programs.
+    Last bits are not those of tests' other programs (see `QUICK` in tests/conftest.py): no place for equalities of two programs.
     """
     options: Any = compiler.get_compile_options
-    level = {} if conftest.SLOW else {"xla_backend_optimization_level": 1}
+    level = (
+        {}
+        if "BLTS_SLOW" in os.environ
+        else {  # those tests are compiled as a user's programs
+            "xla_backend_optimization_level": 1
+        }
+    )
 
     def well(*args, env_options_overrides=None, **settings):
         return options(*args, env_options_overrides=level | (env_options_overrides or {}), **settings)
