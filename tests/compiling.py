@@ -18,13 +18,8 @@ def optimised() -> Iterator[None]:
     Last bits are not those of tests' other programs (see `QUICK` in tests/conftest.py): no place for equalities of two programs.
     """
     options: Any = compiler.get_compile_options
-    level = (
-        {}
-        if "BLTS_SLOW" in os.environ
-        else {  # those tests are compiled as a user's programs
-            "xla_backend_optimization_level": 1
-        }
-    )
+    slow = "BLTS_SLOW" in os.environ  # then all is compiled as in a user's process
+    level = {} if slow else {"xla_backend_optimization_level": 1}
 
     def well(*args, env_options_overrides=None, **settings):
         return options(*args, env_options_overrides=level | (env_options_overrides or {}), **settings)
