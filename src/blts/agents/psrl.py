@@ -107,6 +107,7 @@ class PSRL(Agent):
         return Following(thetas, plans), info._replace(residual=residual)
 
     reads_policies = fact("act", "observe")
+    """Of a plan, it reads the policy alone; a subclass that overrides one of these has all of the plan."""
 
     def _policy_is_enough(self) -> bool:
         return isinstance(self.model, Tabular) and self.model.plans_optimally and self.reads_policies
