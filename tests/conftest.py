@@ -13,7 +13,6 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from importlib.metadata import version
 
 import pytest
 
@@ -35,9 +34,11 @@ os.environ.setdefault("JAX_CPU_ENABLE_ASYNC_DISPATCH", "false")
 # without optimisation, in one module, and without XLA's newer emitters, a whole simulation takes a third less CPU time from tracing
 # to its numbers. Last bits are others: LLVM then fuses no products with sums. `make slow` compiles as a user does, and the fixture
 # `well_compiled` does so for tests of what a user's process stored.
-QUICK = ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
-if version("jaxlib").startswith("0.10."):
-    QUICK.append("--xla_cpu_use_fusion_emitters=false")
+QUICK = [
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_parallel_codegen_split_count=1",
+    "--xla_backend_extra_options=xla_cpu_disable_new_fusion_emitters",  # a version of XLA that does not know it ignores it
+]
 SLOW = os.environ.get("BLTS_SLOW") is not None
 if not SLOW:
     os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *QUICK])
