@@ -10,6 +10,7 @@ import pytest
 from blts import planning, random, registry
 from blts._typing import Row
 from blts.agents import PSRL, UCRL2, Follow, Rows
+from blts.agents.psrl import Following
 from blts.agents.transitions import Visits
 from blts.batching import DoubledSinceSwitch, Fixed, StaticDoubling
 from blts.catalogue import condition
@@ -67,14 +68,25 @@ class ByTheBias(PSRL):
         return jnp.argmax(best).astype(int)
 
 
+class StartsFromAPlan(PSRL):
+    """An agent of one's own whose first state holds all of a plan."""
+
+    def init(self, key):
+        theta = self.belief.init(key, self.model)
+        plan = jax.eval_shape(self.model.plan, theta)
+        return Following(theta, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), plan))
+
+
 def test_who_reads_more_of_a_plan_than_its_policy_has_all_of_it():
     env = riverswim()
     alone, whole = (kind(Tabular(env.rewards), Rows(ExactRows())) for kind in (PSRL, ByTheBias))
     assert jax.tree.leaves(alone.init(random.key(0)).plan)[0].shape == (6,)
     assert len(jax.tree.leaves(alone.init(random.key(0)).plan)) == 1
     assert len(jax.tree.leaves(whole.init(random.key(0)).plan)) == len(planning.Plan._fields)
-    policy, greedy = (simulate(0, env, agent, Fixed(50), horizon=200, replications=8) for agent in (alone, whole))
+    started = StartsFromAPlan(Tabular(env.rewards), Rows(ExactRows()))
+    policy, greedy, same = (simulate(0, env, agent, Fixed(50), horizon=200, replications=8) for agent in (alone, whole, started))
     np.testing.assert_array_equal(policy.regret, greedy.regret)  # a policy that is optimal is greedy for its bias
+    np.testing.assert_array_equal(policy.regret, same.regret)
 
 
 @pytest.mark.parametrize("sampler", [LogGammaRows(), pytest.param(ExactRows(), marks=pytest.mark.slow)])

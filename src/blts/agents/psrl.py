@@ -106,7 +106,7 @@ class PSRL(Agent):
             plans = _policy_alone(plans.policy)
         return Following(thetas, plans), info._replace(residual=residual)
 
-    reads_policies = fact("act", "observe")
+    reads_policies = fact("act", "init", "observe")
     """Of a plan, it reads the policy alone; a subclass that overrides one of these has all of the plan."""
 
     def _policy_is_enough(self) -> bool:
