@@ -32,6 +32,7 @@ from .arrays import order, where
 from .decision import Clock, decide
 from .declared import provides
 from .history import block_of
+from .models.moments import Sum
 from .record import Concluded, Diagnostics, Record
 
 AHEAD = 8  # pairs of rounds drawn at once: long vectors that fit into the cache; 2·AHEAD bits must fit into 32
@@ -51,9 +52,9 @@ class Lane(NamedTuple):
     batching: Tree
     plays: Int[Array, " actions"]
     batches: Int[Array, ""]
-    regret: Float[Array, ""]
-    reward: Float[Array, ""]
-    best: Float[Array, ""]
+    regret: Sum
+    reward: Sum
+    best: Int[Array, ""]
     diagnostics: Diagnostics
     waiting: Tree = ()
     """Plays whose rewards are late (`arrivals.Waiting`); `()` where none are."""
@@ -166,8 +167,8 @@ def start(keys, env, agent, batching, points: int, *, capacity: int, keep_action
         key_env, key_agent = _random.split(_random.fold_in(key, 0))
         env_state, obs = env.reset(key_env)
         state, clock = agent.init(key_agent), batching.init(_random.fold_in(key, LAST), env.actions)
-        none, zero = jnp.zeros((), int), jnp.zeros(())
-        counted = (jnp.zeros(env.actions, int), none, zero, zero, zero, Diagnostics.start())
+        none = jnp.zeros((), int)
+        counted = (jnp.zeros(env.actions, int), none, Sum.zero(), Sum.zero(), none, Diagnostics.start())
         waiting = arrivals.nothing(row, capacity) if late else ()
         return Lane(env_state, obs, state, history, clock, *counted, waiting)
 
@@ -203,8 +204,8 @@ def play(env, agent, batching, words: Array, pair, half, lane: Lane, live) -> tu
         batching=clock.batching,
         plays=clock.plays,
         batches=lane.batches + clock.due,
-        regret=lane.regret + jnp.where(live, step.regret, 0.0),
-        reward=lane.reward + jnp.where(live, step.reward, 0.0),
+        regret=lane.regret.plus(jnp.where(live, step.regret, 0.0)),
+        reward=lane.reward.plus(jnp.where(live, step.reward, 0.0)),
         best=lane.best + (live & best),
         diagnostics=lane.diagnostics,
         waiting=waiting,
@@ -287,7 +288,7 @@ def _in_lockstep(first, parts, end, words, times, horizon, lanes: Lane, written:
             state, closed, written, point = carry
             now = _lanes.of_lanes(drawn, lambda x: lax.dynamic_index_in_dim(x, t // 2 - first, -2, False))
             after, due, action = parts.late([now], jnp.broadcast_to(t % 2, R), whole(state))
-            written = written._replace(regret=lax.dynamic_update_index_in_dim(written.regret, after.regret, point, 0))
+            written = written._replace(regret=lax.dynamic_update_index_in_dim(written.regret, after.regret.high, point, 0))
             if written.actions.shape[0]:
                 written = written._replace(actions=lax.dynamic_update_index_in_dim(written.actions, action, t - 1, 0))
             closed = closed | (due.astype(jnp.uint32) << (t - 2 * first).astype(jnp.uint32))
@@ -367,7 +368,7 @@ def _in_turns(inputs: Inputs, lanes: Lane, written: Written) -> tuple[Lane, Writ
             after, due, action = parts.late([now, frozen], jnp.broadcast_to(i % 2, R), before._replace(agent=()), live)
             old, last = turns.written, turns.written.actions.shape[0]
             written = Written(
-                old.regret.at[turns.point, everyone].set(after.regret),
+                old.regret.at[turns.point, everyone].set(after.regret.high),
                 old.ends.at[before.batches, everyone].set(jnp.where(live, t, turns.t)),
                 old.actions.at[jnp.where(live, turns.t, last), ..., everyone].set(jnp.moveaxis(action, -1, 0), mode="drop"),
             )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from ._typing import Array, Bool, Float, Info, Int, Tree
+from .models.moments import Sum
 
 
 class Diagnostics(NamedTuple):
@@ -97,9 +98,9 @@ class Record(NamedTuple):
     """Every action, `[rounds, …, replications]`, where asked for; otherwise no rows."""
     plays: Int[Array, "actions replications"]
     batches: Int[Array, " replications"]
-    reward: Float[Array, " replications"]
-    """Sum over all rounds."""
-    best: Float[Array, " replications"]
+    reward: Sum
+    """Over all rounds."""
+    best: Int[Array, " replications"]
     """In how many rounds a best action was played; in an MDP, an optimal action of the state."""
     diagnostics: Diagnostics
     sent: Int[Array, "counts replications"]

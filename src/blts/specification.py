@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _random, contexts
+from . import _random, contexts, freshness
 from ._module import parts_within, short
 from ._typing import Array, Float, Row
 from .agents.base import argmax
@@ -18,7 +18,8 @@ from .agents.index import SequentialHalving
 from .agents.stopping import OnPosterior, StopAtEvidence, Stopping
 from .declared import provides, why_lost
 from .delays import Delay
-from .envs import Bandit, Contextual, Late
+from .dynamics import Finite
+from .envs import MDP, Bandit, Contextual, Late
 from .errors import ConfigError
 from .models import Bernoulli, Model, Tabular
 from .models.arms import arm, stack
@@ -138,6 +139,26 @@ def check_told(env: Any, agent: Any) -> None:
         )
 
 
+def check_states(env: Any, agent: Any) -> None:
+    """Refuse an agent whose table has other states than the environment: it would count moves as moves between other states.
+
+    Args:
+        env: the environment.
+        agent: the agent.
+
+    Raises:
+        ConfigError: how many states each has.
+    """
+    world, model = env.dynamics if env.states is None else env, agent.model
+    theirs = world.states if env.states is not None or isinstance(world, Finite) else None
+    ours = model.states if isinstance(model, Tabular | Finite) else None
+    said = theirs != 1 or not freshness.from_elsewhere(env)  # an environment of one's own need not say how many it has
+    if ours is not None and theirs is not None and said and int(ours) != int(theirs):
+        raise ConfigError(
+            f"The environment has {theirs} states and the agent's {type(model).__name__} model {ours}; give both the same states."
+        )
+
+
 def counts_rounds_by_rewards(part: Any) -> Any:
     """What of an agent counts rounds by rewards, however deep it is wrapped: a stopping rule, a belief that forgets, or phases;
     None where nothing does."""
@@ -184,6 +205,33 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
     return (
         f"{overrides} and pays {gap.mean():+.3g} a round beside the means {short(means)}, from which its regret is computed; "
         f"{mend}.",
+    )
+
+
+FAR = 0.01  # of the range of mean rewards: numbers that are farther apart than this cannot tell them apart well
+
+
+def too_far_from_zero(env: Any) -> tuple[str, ...]:
+    """Detect mean rewards that are so far from zero that their differences have few digits.
+
+    Args:
+        env: the environment.
+
+    Returns:
+        A warning, or nothing.
+    """
+    means = np.zeros(1)
+    if isinstance(env, Bandit) and env.theta is not None:
+        means = np.asarray(env.means(env.theta))
+    elif isinstance(env, MDP):
+        means = np.asarray(env.rewards)
+    largest, held = np.abs(means).max(initial=0.0), jax.dtypes.canonicalize_dtype(float)
+    apart, spread = float(np.spacing(held.type(largest))), float(np.ptp(means))
+    if not 0 < FAR * spread < apart:
+        return ()
+    return (
+        f"Mean rewards around {largest:.3g} differ by {spread:.3g}, and numbers of this precision are {apart:.2g} apart there: "
+        "subtract a constant from all rewards, or set JAX_ENABLE_X64=1.",
     )
 
 

@@ -114,7 +114,7 @@ class PSRL(Agent):
 
 
 def _policy_alone(policy: Int[Array, "*block states"]) -> planning.Plan:
-    none: Any = ()
+    none: Any = None  # whoever computes with it is refused: an empty tuple has a sum
     return planning.Plan(policy, *[none] * (len(planning.Plan._fields) - 1))
 
 
@@ -144,7 +144,13 @@ class Follow(Agent):
     """The rows and rewards of a table, or θ of a dynamics."""
 
     def check(self):
-        theta = Sampled(*map(_numbers, self.theta)) if isinstance(self.model, Tabular) else _numbers(self.theta)
+        if not isinstance(self.model, Tabular):
+            theta: Any = _numbers(self.theta)
+        else:
+            theta = Sampled(*map(_numbers, self.theta))
+            if np.shape(theta.rewards) != self.model.shape[:2]:
+                given, wanted = (" × ".join(map(str, shape)) for shape in (np.shape(theta.rewards), self.model.shape[:2]))
+                raise ConfigError(f"Follow: theta has rewards of {given} states and actions, and the model {wanted}.")
         object.__setattr__(self, "theta", theta)
 
     @classmethod

@@ -25,6 +25,7 @@ from .._typing import Array, Bool, Float, Int, Key, PRNGKey, Tree
 from ..agents import propensity
 from ..arrays import where
 from ..lanes import on_cpu
+from ..models.moments import Sum
 from ..record import Diagnostics, Record
 
 BLOCK = 64  # lanes refreshed together on a CPU: their quadrature fits in the cache, and few idle lanes are computed
@@ -113,8 +114,8 @@ def run(
         jnp.zeros((0, replications), int),
         lanes.plays.T,
         lanes.batches,
-        jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1),
-        jnp.sum(jnp.where(worlds.gaps <= 0, lanes.plays, 0), 1).astype(float),
+        Sum.of(jnp.sum(jax.vmap(jax.vmap(lambda one: one.total))(lanes.learning.summary), 1)),
+        jnp.sum(jnp.where(worlds.gaps <= 0, lanes.plays, 0), 1),
         lanes.learning.diagnostics,
         jnp.zeros((0, replications), int),  # schemes of several agents do not leap
     )

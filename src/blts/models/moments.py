@@ -19,6 +19,11 @@ class Sum(NamedTuple):
     def zero(shape: tuple[int, ...] = ()) -> Sum:
         return Sum(jnp.zeros(shape), jnp.zeros(shape))
 
+    @staticmethod
+    def of(x: Array) -> Sum:
+        """The sum that is a number."""
+        return Sum(x, jnp.zeros_like(x))
+
     def plus(self, x: Array) -> Sum:
         y = x + self.low
         high = self.high + y

@@ -22,7 +22,7 @@ from ..envs import Env, Late
 from ..errors import ConfigError, whole
 from ..progress import bar, wanted
 from ..record import Record, Sent
-from ..specification import check_private, check_rewards, check_told, stale_regret
+from ..specification import check_private, check_rewards, check_states, check_told, stale_regret, too_far_from_zero
 from ..trace import Trace
 from ..wrong_returns import explained
 from . import memory
@@ -125,6 +125,7 @@ def simulate(
     horizon, replications, keep_actions = int(horizon), int(replications), bool(keep_actions)
     freshness.look_again(env, agent, batching)
     with explained(env, agent, batching, horizon):
+        check_states(env, agent)
         silent_faults.check(env, agent, batching)
         check_private(env, agent, batching)
         check_told(env, agent)
@@ -150,7 +151,7 @@ def simulate(
         trace,
         world=_digest(env),
         first=int(first),
-        notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret),
+        notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret) + too_far_from_zero(paying),
         messages=messages(Sent(*counted), env, agent) if len(counted) else None,
     )
 

@@ -284,8 +284,7 @@ class Private(Belief):
         worth = variance * known / (variance * known + jnp.maximum(noise, 1e-30))
         along = vectors.T @ (moment - gram @ m0)
         effective = (vectors * (worth * known)) @ vectors.T
-        zero = lambda x: Sum(x, jnp.zeros_like(x))  # noqa: E731
-        return Equations(jnp.zeros((), int), zero(effective), zero(vectors @ (worth * along)), Sum.zero())
+        return Equations(jnp.zeros((), int), Sum.of(effective), Sum.of(vectors @ (worth * along)), Sum.zero())
 
     def refresh(self, keys, model, state, history):
         split = jax.vmap(_random.split)(keys)
