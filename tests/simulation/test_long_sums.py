@@ -91,4 +91,4 @@ def test_what_a_plan_leaves_out_is_nothing_to_compute_with():
     agent = PSRL(Tabular(riverswim().rewards), Rows(ExactRows()))
     plan = agent.init(random.key(0)).plan
     with pytest.raises(TypeError):
-        np.asarray(plan.gain) + 1.0  # an empty tuple would give an empty array, whose sum is 0
+        np.add(plan.gain, 1.0)  # an empty tuple would give an empty array, whose sum is 0

@@ -44,7 +44,7 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "scipy", "ml_dtypes")
 IRRELEVANT = ("jax_compilation_cache", "jax_persistent_cache", "jax_log", "jax_debug_log", "jax_logging")
 """Settings of JAX that no program depends on begin so."""
 _LEAVES: dict[str, Any] = dict.fromkeys(Record._fields, 0)
-_LEAVES["reward"] = Sum(0, 0)
+_LEAVES["reward"] = Sum._make([0, 0])
 _LEAVES["diagnostics"] = Diagnostics._make([0] * len(Diagnostics._fields))
 _CONCLUDED = Concluded._make([0] * len(Concluded._fields))
 _STRUCTURES = [
