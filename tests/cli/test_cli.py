@@ -287,6 +287,14 @@ def test_the_program_itself():
     assert run.stderr.startswith("blts: There is no environment named 'gausian'.")
 
 
+@pytest.mark.skipif(not pathlib.Path("/dev/full").exists(), reason="there is no full device")
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "w") as full:
+        run = subprocess.run([sys.executable, "-m", "blts", "list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert run.returncode == 2
+    assert run.stderr == "blts: no space is left where the output is written to; nothing more was written.\n"
+
+
 def test_the_runner_raises_what_main_turns_into_a_sentence():
     with pytest.raises(BltsError):
         blts("simulate", "--env", "gausian")

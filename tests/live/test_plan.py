@@ -97,6 +97,11 @@ class Named:
     named_at = np.array([300.0, 100.0, np.nan, 200.0, 50.0])
 
 
+def test_rewards_that_refreshes_cannot_learn_from_have_no_plan():
+    with pytest.raises(BltsError, match="Rewards around 30000 .* too far from zero .* subtract a constant"):
+        plan(Spec.of(["A", "B"], "numbers"), "30000±1", effect=1.0, most=3000, replications=20)
+
+
 def test_units_for_a_power():
     found: list[int | None] = [units_for(Named, power) for power in (0.2, 0.4, 0.6, 0.61)]  # type: ignore[arg-type]
     assert found == [100, 200, 300, None]  # three of five name the right arm

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import sys
 from typing import Annotated
 
@@ -57,7 +59,10 @@ REFUSED = 2
 def main() -> None:
     """Run the command line; a mistake of the user's is one sentence on standard error, without a traceback."""
     try:
-        on_one_piece_of_stack(app)
+        try:
+            on_one_piece_of_stack(app)
+        finally:
+            sys.stdout.flush()
     except BltsError as error:
         print(f"blts: {error}", file=sys.stderr)
         raise SystemExit(REFUSED) from None
@@ -68,6 +73,12 @@ def main() -> None:
         raise SystemExit(130) from None
     except BrokenPipeError:
         raise SystemExit(0) from None
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print("blts: no space is left where the output is written to; nothing more was written.", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes what is left when it ends
+        raise SystemExit(REFUSED) from None
     finally:
         # Python looks for cycles twice more before it ends, a quarter of a second for all that JAX has made.
         gc.freeze()

@@ -13,6 +13,7 @@ import numpy as np
 from scipy import special
 
 from ...errors import ConfigError, whole
+from ..learning import MOST_DIGITS
 from ..parts import part_of
 from ..spec import Spec
 from .assumptions import AssumedArm, arms_of, with_effect
@@ -226,7 +227,20 @@ def _guess(spec: Spec, truth: dict[str, str], model: Any, power: float, effect: 
             f"A difference of {effect:g} takes {many} units, and {most:,} is the most that is tried; "
             "take a larger effect, or a larger most."
         )
-    return int(min(most, max(200, _rounded(max(1.0, units)))))
+    units = int(min(most, max(200, _rounded(max(1.0, units)))))
+    _check_digits(arms_of(truth, labels, model), units)
+    return units
+
+
+def _check_digits(arms: list[AssumedArm], units: int) -> None:
+    """Refuse rewards from which refreshes cannot learn: they are too far from zero."""
+    for arm in arms:
+        error = math.sqrt(_variance(arm) * len(arms) / units)
+        if abs(arm.mean) > MOST_DIGITS * error > 0:
+            raise ConfigError(
+                f"Rewards around {arm.mean:g} (standard error {error:.2g} after {units} units) are too far from zero for single "
+                "precision, and refreshes would be refused; subtract a constant from the rewards and from the base."
+            )
 
 
 def _variance(arm: AssumedArm) -> float:
