@@ -98,7 +98,7 @@ class Named:
 
 
 def test_rewards_that_refreshes_cannot_learn_from_have_no_plan():
-    with pytest.raises(BltsError, match="Rewards around 30000 .* too far from zero .* subtract a constant"):
+    with pytest.raises(BltsError, match=r"Rewards around 30000 .* too far from zero .* subtract a constant"):
         plan(Spec.of(["A", "B"], "numbers"), "30000±1", effect=1.0, most=3000, replications=20)
 
 
