@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from blts import registry
 from blts.drawing.labels import apart
 from blts.drawing.style import looks
 from blts.errors import ConfigError, UnknownName
 from blts.report import insert, markdown_table, outcomes_of, tables_of
 from blts.report.figures import KINDS
 from blts.report.figures.zero_counts import distance
-from blts.report.outcome import Measured, Outcome
+from blts.report.outcome import WITHOUT_PRIOR, Measured, Outcome
 from blts.report.tables import axes, csv_rows, table
 from blts.studies import Store, Study
 
@@ -53,6 +54,50 @@ def test_rows_and_columns_of_tables(conditions, expected):
     assert axes(outcome) == expected
     found = table(outcome, "regret")
     assert len(found.entries()) == len(conditions)  # no condition hides another
+
+
+def lines_of(conditions, **fields) -> list[tuple[str, list[str]]]:
+    return [(g.label, [line.label for line in g.lines]) for g in table(outcome_of(conditions, **fields), "regret").groups]
+
+
+def test_another_horizon_is_another_group_though_it_follows_from_the_agent():
+    """Else a regret of 40 rounds stands beside one of 80, and looks like the winner."""
+    conditions = [{"env": "e", "agent": a, "batching": "x", "horizon": T} for a, T in (("a", 80), ("b", 40))]
+    expected = [("T = 80", ["a"]), ("T = 40", ["b"])]
+    assert lines_of(conditions) == expected
+    by_batching = [{"env": "e", "agent": "a", "batching": b, "horizon": T} for b, T in (("x", 80), ("y", 40))]
+    assert lines_of(by_batching) == [("T = 80", ["x"]), ("T = 40", ["y"])]
+    crossed = [{"env": "e", "agent": a, "batching": b, "horizon": T} for a in "ab" for b, T in (("x", 80), ("y", 40))]
+    assert lines_of(crossed) == [("T = 80", ["a", "b"]), ("T = 40", ["a", "b"])]
+    by_prior = [
+        {"env": "e", "agent": a, "batching": b, "prior": p, "horizon": T}
+        for a in "ab"
+        for b in "xy"
+        for p, T in (("u", 8), ("v", 4))
+    ]
+    assert [label for label, _ in lines_of(by_prior)] == ["u prior · T = 8", "v prior · T = 4"]
+    assert lines_of(conditions, rows="setting", columns="env") == [("", ["a · T = 80", "b · T = 40"])]
+    assert table(outcome_of(conditions, rows="env", columns="setting"), "regret").columns == ("a · T = 80", "b · T = 40")
+    other = [{"env": e, "agent": a, "batching": "x"} for e, a in ("ea", "fb")]
+    assert lines_of(other) == [("e", ["a"]), ("f", ["b"])]
+
+
+def test_priors_samplers_and_options_that_follow_from_the_agent_are_said():
+    thompson = {"agent": "thompson", "sampler": "barker", "prior": "power", "scale": 2.0}
+    conditions = [{"env": "e", "batching": "x"} | own for own in ({"agent": "a", "prior": "plain", "scale": 1.0}, thompson)]
+    assert lines_of(conditions) == [("", ["a · plain prior · scale = 1", "thompson · power prior · scale = 2 · barker"])]
+    one = [{"env": "e", "batching": "x", "prior": "plain"} | own for own in ({"agent": "a"}, {"agent": "b", "scale": 1.0})]
+    assert lines_of(one) == [("", ["a", "b"])]  # an option of one agent alone
+    across = [{"env": e, "agent": a, "batching": "x", "prior": p} for e, p in ("eu", "fv") for a in "ab"]
+    assert lines_of(across) == [("", ["a", "b"])]  # those that stand in one column are alike
+
+
+def test_a_prior_that_is_not_read_is_not_said():
+    conditions = [{"env": "e", "agent": a, "batching": "x", "prior": p} for a, p in (("blts", "flat"), ("ucb1", "informative"))]
+    assert lines_of(conditions) == [("", ["blts", "ucb1"])]
+    for own in ({"drawn": True}, {"stop": "evidence"}):
+        assert lines_of([c | own for c in conditions]) == [("", ["blts · flat prior", "ucb1 · informative prior"])]
+    assert set(WITHOUT_PRIOR) == {n for n in registry.entries("agent") if not registry.find("agent", n).about.get("prior", True)}
 
 
 def test_one_condition_has_the_name_of_its_agent():

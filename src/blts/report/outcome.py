@@ -19,6 +19,12 @@ from .words import word_of
 
 PROBLEM = ("env", "horizon", "drawn", "n", "arms", "states", "condition_number")
 """Names that say which problem is solved. Scores of different problems are not compared."""
+TELLING = (*PROBLEM, "agents", "leave", "method")
+"""Names that tell the problem where a label has them: T counts the rounds of all agents, and a method names its setting."""
+SETTLED = ("agent", "batching", "times")
+"""Names whose place a study's rows and columns decide, and one that changes no result."""
+WITHOUT_PRIOR = ("ucb1", "eps-greedy", "base", "sequential-halving", "uniform", "optimal")
+"""Agents that read no prior. Conditions name one for them, which matters where worlds are drawn from it or a rule stops by it."""
 IMPORTANT = ("env", "agent", "batching", "prior", "method")
 """Names in the order in which a table or figure prefers them; options follow, then these:"""
 LEAST = ("horizon", "drawn", "times")
@@ -117,6 +123,32 @@ class Outcome:
                 kept = fewer
         return kept
 
+    def unsaid_problem(self, said: Sequence[str]) -> list[str]:
+        """The names of PROBLEM that differ and do not follow from what labels say of it, such as T where agents differ in it."""
+        found: list[str] = []
+        for name in (n for n in self.varying if n in PROBLEM and n not in said):
+            if not self.follows(name, [n for n in (*said, *found) if n in TELLING]):
+                found.append(name)
+        return found
+
+    def unsaid_settings(self, lines: Sequence[str], apart: Sequence[str]) -> list[str]:
+        """Settings that differ between lines that stand together, those alike in `apart`, and that no label says.
+
+        What only some of them have follows from their other names, and is unsaid, but for the sampler.
+        """
+        if "method" in (*lines, *apart):
+            return []
+        found = []
+        for name in self.varying:
+            if name in (*lines, *apart, *PROBLEM, *SETTLED):
+                continue
+            have = [m for m in self.measured if name == "sampler" or m.condition.get(name) is not None]
+            if name == "prior":
+                have = [m for m in have if _reads_prior(m.condition)]
+            if len({repr(m.key([*apart, name])) for m in have}) > len({repr(m.key(apart)) for m in have}):
+                found.append(name)
+        return found
+
     def follows(self, name: str, others: Sequence[str]) -> bool:
         """Whether the values of other names determine this one."""
         return self._count((*others, name)) == self._count(tuple(others))
@@ -194,6 +226,11 @@ class Incomplete(ConfigError):
     def __init__(self, store: Store, missing: int, total: int):
         self.missing, self.total = missing, total
         super().__init__(f"{missing} of {total} cells are missing; run `blts study resume {store.folder}` first.")
+
+
+def _reads_prior(condition: Condition) -> bool:
+    stops = condition.get("stop") is not None
+    return condition.get("agent") not in WITHOUT_PRIOR or bool(condition.get("drawn")) or stops
 
 
 def matches(names: Condition, condition: Condition) -> bool:

@@ -131,14 +131,27 @@ def table(outcome: Outcome, metric: str) -> Table:
 def axes(outcome: Outcome) -> tuple[list[str], list[str], list[str]]:
     """Names of rows, names of columns, and what else is needed to tell conditions apart.
 
-    A study whose rows or columns are its "setting" has there all that varies and is not on the other side.
+    A study whose rows or columns are its "setting" has there all that varies and is not on the other side. Problems and settings
+    that labels would not say are said as well, though conditions can be told apart without them: another T is another group.
     """
     study = outcome.study
-    rows, columns = ([name] if name in outcome.varying else [] for name in (study.rows, study.columns))
     if study.rows == SETTING:
-        return outcome.keep(columns), columns, []
+        columns = [name for name in (study.columns,) if name in outcome.varying]
+        rows = outcome.keep(columns)
+        return [*rows, *outcome.unsaid_problem([*rows, *columns]), *outcome.unsaid_settings(rows, columns)], columns, []
     if study.columns == SETTING:
-        return rows, outcome.keep(rows), []
+        rows = [name for name in (study.rows,) if name in outcome.varying]
+        columns = outcome.keep(rows)
+        return rows, [*columns, *outcome.unsaid_problem([*rows, *columns]), *outcome.unsaid_settings(columns, rows)], []
+    rows, columns, others = _arranged(outcome)
+    others = [*others, *outcome.unsaid_problem([*rows, *columns, *others])]
+    return [*rows, *outcome.unsaid_settings(rows, [*columns, *others])], columns, others
+
+
+def _arranged(outcome: Outcome) -> tuple[list[str], list[str], list[str]]:
+    """Rows, columns and groups with no more names than tell all conditions apart."""
+    study = outcome.study
+    rows, columns = ([name] if name in outcome.varying else [] for name in (study.rows, study.columns))
     if columns and rows and outcome.follows(columns[0], rows):
         columns = []
     others = outcome.keep([*rows, *columns])
