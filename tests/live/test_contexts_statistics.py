@@ -10,7 +10,7 @@ from scipy import stats
 
 from blts.errors import BltsError
 from blts.live import Experiment, deciding
-from blts.live.conclusions import values
+from blts.live.conclusions import by_context, values
 from blts.live.conclusions.sample_ratio import sample_ratio
 from blts.live.features import Observed
 from laws import LEVEL
@@ -152,6 +152,59 @@ def test_values_of_policies(tmp_path):
     masked.tell([(d.id, 1.0) for d in masked.ask(contexts=contexts(40), available=["A", "B"]).decisions])
     with pytest.raises(BltsError, match="in 40 contexts where this experiment could not"):
         masked.value("C")
+
+
+def test_an_arm_that_some_contexts_could_not_have_is_not_compared(tmp_path):
+    """All arms earn the same, and more where x is larger. C is only there where x > 0.5; the mutant is its mean there."""
+    linear: dict[str, Any] = {"model": {"name": "linear", "sd": 1.0}, "features": {"x": [0, 1], "late": "boolean"}}
+    shop = Experiment.create(f"sqlite:///{tmp_path / 'blts.db'}", "shop", ["A", "B", "C"], batching="external", floor=0.1, **linear)
+    rng = np.random.default_rng(0)
+
+    def day(which: range) -> None:
+        shown = [{"x": float(rng.random()), "late": i >= 2} for i in which for _ in range(200)]
+        answer = shop.ask(contexts=shown, available=[None if x["x"] > 0.5 else ["A", "B"] for x in shown])
+        shop.tell([(d.id, 5 * x["x"] + rng.normal()) for d, x in zip(answer.decisions, shown, strict=True)])
+        shop.refresh()
+
+    day(range(2))
+    report = shop.report()
+    named = {one["policy"]: one for one in report["values"]}
+    without = named["always C"]["beyond"]
+    assert 150 < without < 250
+    assert named["always C"]["value"] is named["always C"]["difference"]["value"] is None
+    assert all(named[f"always {arm}"]["low"] < 2.5 < named[f"always {arm}"]["high"] for arm in "AB")
+    arms = {arm["arm"]: arm for arm in report["arms"]}
+    assert arms["C"]["ipw"]["value"] is arms["C"]["aipw"]["value"] is None
+    assert arms["C"]["naive"]["value"] > 3.3  # the mutant names it as the largest
+    assert "'always C'" not in report["recommendation"]
+    assert "of the single arms that every decision could have been" in report["recommendation"]
+    for text in (report["values_hold"], report["why_estimates_differ"]):
+        assert f"could not play 'C' in {without} of the 400 contexts" in text
+    with pytest.raises(BltsError, match=f"in {without} contexts where this experiment could not"):
+        shop.value("C")
+    thirds = {one["segment"]: one["arms"][2]["value"] for one in report["segments"] if one["feature"] == "x"}
+    assert [value is None for value in thirds.values()] == [True, True, False]  # above 2/3 every decision could have been C
+
+    shop.add_arm("D")
+    day(range(2, 4))
+    report = shop.report()
+    beyond = {one["policy"]: one["beyond"] for one in report["values"]}
+    assert [beyond[f"always {arm}"] > 0 for arm in "ABCD"] == [False, False, True, True]
+    assert beyond["always D"] >= 400
+    assert [arm["aipw"]["value"] is None for arm in report["arms"]] == [False, False, True, True]
+    late = next(one for one in report["segments"] if one["segment"] == "yes")
+    assert late["arms"][2]["value"] is None
+
+
+def test_reports_name_few_of_many_arms_without_a_value():
+    p = np.full((3, 6), 0.2)
+    p[0, 1:] = 0.0
+    assert values.unplayable(p).tolist() == [0, 1, 1, 1, 1, 1]
+    found = values.constant_arms(np.zeros(3, int), p, np.ones((3, 6)))
+    assert found.why[1] == values.BEYOND
+    said = by_context.without_value(list("ABCDEF"), values.unplayable(p), 3)
+    assert "could not play 'B' in 1, 'C' in 1, 'D' in 1, 'E' in 1 and 1 more arm in some of the 3 contexts" in said
+    assert by_context.without_value(["A"], np.zeros(1, int), 3) == ""
 
 
 # The model

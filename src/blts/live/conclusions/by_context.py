@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...errors import counted
 from . import segments, values
 from .posterior import LEVEL
 from .words import number
@@ -21,6 +22,8 @@ WHY = (
     "weight each reward by the probability of its decision in its context, which undoes that: they estimate what an arm would earn "
     "if every unit had it. AIPW also predicts rewards from contexts, by ridge regression on earlier decisions, and is the steadier."
 )
+NAMED = 4
+"""Arms that a sentence names; of more it has the number."""
 HOLDS = (
     "Intervals of values hold for one look at a time that does not depend on them, and differences for all arms together. With few "
     "conversions of an arm they may be too narrow."
@@ -42,24 +45,48 @@ def by_context(spec: Spec, table: DecisionTable, has: np.ndarray, seen: Seen) ->
         Entries of a report, as JSON could hold it.
     """
     K, labels, p = seen.K, table.labels, seen.p[:]
+    beyond = values.unplayable(p)
     scored, rewards = seen.scored, seen.rewards
     constant = values.interval(values.constant_arms(seen.arms, p, scored), LEVEL)
     gaps = values.mean_of(rewards[:, None] - scored, ~np.isnan([one["value"] for one in constant]))
     gaps = values.interval(gaps, values.bonferroni(LEVEL, K))
     earned = _numbers(values.interval(values.mean_of(rewards), LEVEL)[0])
-    found = [{"policy": THIS, "rewards": seen.n, **earned, "difference": None}]
+    found = [{"policy": THIS, "rewards": seen.n, **earned, "difference": None, "beyond": 0}]
     for k, label in enumerate(labels):
         own = {"policy": f"always {label}", "rewards": int(seen.counts[k])}
-        found.append(own | _numbers(constant[k]) | {"difference": _numbers(gaps[k])})
+        found.append(own | _numbers(constant[k]) | {"difference": _numbers(gaps[k]), "beyond": int(beyond[k])})
+    left = without_value(labels, beyond, seen.n)
     contexts = [context for context, counts in zip(table.contexts or [], has, strict=True) if counts]
     parts = segments.segments_of(spec.features, contexts)
     return {
         "values": found,
-        "values_hold": HOLDS,
-        "why_estimates_differ": WHY,
+        "values_hold": HOLDS + left,
+        "why_estimates_differ": WHY + left,
         "value_against_equal": _against_equal(rewards, scored),
         **segments.by_segment(parts, labels, seen.arms, rewards, p, scored, LEVEL),
     }
+
+
+def without_value(labels: list[str], beyond: np.ndarray, n: int) -> str:
+    """Which arms some decisions could not have been, so that they have no value, in words.
+
+    Args:
+        labels: of the arms.
+        beyond: how many decisions could not have been each (`values.unplayable`).
+        n: decisions whose reward counts.
+
+    Returns:
+        Sentences with a space in front; empty where there is no such arm.
+    """
+    some = [f"{label!r} in {count}" for label, count in zip(labels, beyond.tolist(), strict=True) if count]
+    if not some:
+        return ""
+    rest = len(some) - NAMED
+    more = f" and {counted(rest, 'more arm')} in some" if rest > 0 else ""
+    return (
+        f" This experiment could not play {', '.join(some[:NAMED])}{more} of the {n} contexts whose reward counts. Nothing is "
+        "known of that, so there is no value of always playing such an arm, and it is not compared with the others."
+    )
 
 
 def _numbers(one: dict[str, float]) -> dict[str, float | None]:
@@ -96,10 +123,11 @@ def recommendation(report: dict[str, Any]) -> str:
     shown = [arm for arm in arms if arm["value"] is not None and arm["difference"]["low"] is not None]
     if not shown:
         return f"{why} The experiment earned {this['value']:.3g} a unit."
-    best = max(shown, key=lambda arm: arm["value"])
+    best, few = max(shown, key=lambda arm: arm["value"]), any(arm["beyond"] for arm in arms)
+    among = "of the single arms that every decision could have been" if few else "of single arms"
     gap = best["difference"]
     more = f"{gap['value']:+.3g} [{gap['low']:.3g}, {gap['high']:.3g}]"
     return (
-        f"{why} The experiment earned {this['value']:.3g} a unit; of single arms, {best['policy']!r} has the largest estimate, "
+        f"{why} The experiment earned {this['value']:.3g} a unit; {among}, {best['policy']!r} has the largest estimate, "
         f"{best['value']:.3g}; the experiment less that is {more}."
     )

@@ -18,6 +18,7 @@ from .estimates import DF, Estimate
 
 GROWTH = 1.2  # predictions are fitted again whenever there are so many times as many decisions
 RIDGE = 1.0  # precision that every coefficient has around the mean of all rewards, in units of one reward
+BEYOND = "some decisions could not have been this arm"
 FEWEST = 2  # rewards of an arm that an estimate of it needs
 
 
@@ -88,7 +89,7 @@ def mean_of(terms: np.ndarray, enough: np.ndarray | bool = True) -> Estimate:
 
 
 def constant_arms(arms: np.ndarray, p: np.ndarray, scored: np.ndarray) -> Estimate:
-    """The value of always playing each arm, over the decisions that could have been it.
+    """The value of always playing each arm. Over fewer decisions it would be that of other contexts, so an arm needs them all.
 
     Args:
         arms: of the decisions.
@@ -96,10 +97,16 @@ def constant_arms(arms: np.ndarray, p: np.ndarray, scored: np.ndarray) -> Estima
         scored: their scores.
 
     Returns:
-        An estimate for each arm that has rewards and was left to chance.
+        An estimate for each arm that every decision could have been, that has rewards, and that was left to chance.
     """
-    plays = np.bincount(arms, minlength=p.shape[1])
-    return mean_of(scored, (plays >= FEWEST) & ((p > 0) & (p < 1)).any(0))
+    plays, beyond = np.bincount(arms, minlength=p.shape[1]), unplayable(p)
+    found = mean_of(scored, (plays >= FEWEST) & (beyond == 0) & ((p > 0) & (p < 1)).any(0))
+    return found._replace(why=tuple(BEYOND if n else why for n, why in zip(beyond, found.why, strict=True)))
+
+
+def unplayable(p: np.ndarray) -> np.ndarray:
+    """How many decisions could not have been each arm, such as one that was added later, or was not available to some units."""
+    return (p <= 0).sum(0)
 
 
 def of_policy(pi: np.ndarray, arms: np.ndarray, rewards: np.ndarray, p: np.ndarray, m: np.ndarray) -> Estimate:
