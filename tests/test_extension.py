@@ -228,6 +228,66 @@ def test_the_decorator_changes_nothing():
     assert np.array_equal(run(batching=Decorated()).ends, run(batching=Growing()).ends)
 
 
+class Bounded(Gaussian):
+    """Looks at a number of its own, one for each arm or one for all."""
+
+    p: float = array(default=3.0)
+
+    def check(self):
+        super().check()
+        if not np.all(self.p >= 2):
+            raise ConfigError("p must be at least 2.")
+
+
+def test_a_check_of_ones_own_may_branch_on_numbers():
+    model = Bounded(prior_mean=[0.0, 0.0, 0.0], p=[3.0, 4.0, 5.0])
+    trace = simulate(0, Bandit(model), Thompson(model), Fixed(5), horizon=10, replications=2)
+    assert trace.plays.sum() == 20
+    assert Thompson(Bounded(prior_mean=[0.0, 0.0, 0.0])).model.p.tolist() == [3.0, 3.0, 3.0]
+    for wrong, words in ({"p": [3.0, 1.0]}, "p must be at least 2"), ({"sd": -1.0}, "sd must be > 0"):
+        with pytest.raises(ConfigError, match=words):
+            Bounded(**wrong)  # type: ignore[arg-type]
+
+
+class Chooser(Thompson):
+    def check(self):
+        super().check()
+        if not np.all(self.model.sd > 0.1):
+            raise ConfigError("sd must be above 0.1.")
+
+
+def test_a_part_that_is_built_while_jax_traces_has_its_defaults():
+    assert jax.jit(lambda sd: Chooser(Gaussian(sd=sd), arms=2).model.sd)(2.0).tolist() == [2.0, 2.0]
+    with pytest.raises(ConfigError, match="above"):
+        Chooser(Gaussian(sd=0.05), arms=2)
+
+
+class Curious(blts.UCB1):
+    draws: int = 8
+    most: int = static(default=None)  # type: ignore[assignment]
+    bonus: float = 1.0
+    kind: float = "auto"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"draws": 2.5}, r"Curious: draws must be a whole number; got 2\.5\."),
+        ({"draws": True}, "draws must be a whole number; got True"),
+        ({"draws": None}, "draws must be a whole number; got None"),
+        ({"draws": "a"}, "draws must be a whole number; got 'a'"),
+        ({"most": 0.5}, "most must be a whole number"),
+        ({"bonus": "a"}, r"Curious: bonus must be a number or an array of numbers; got 'a'\."),
+    ],
+)
+def test_a_plain_number_of_ones_own_is_looked_at(given, words):
+    assert Curious(3, draws=np.int64(-2), most=4, kind="all").draws == -2  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=words):
+        Curious(3, **given)
+    with pytest.raises(ConfigError, match=words.replace("Curious", "More")):
+        type("More", (Curious,), {})(3, **given)
+
+
 class Bare(Agent):
     actions: int = 3
 
