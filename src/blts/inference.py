@@ -22,6 +22,7 @@ from .models.arms import arm_count, stack
 from .models.base import Model, require_model
 from .models.custom import described
 from .models.numpyro import NumPyro
+from .models.proper import check_prior
 from .models.returned import check_returns
 from .models.support import SUPPORTS, support_of_likelihood
 from .samplers import Chain, Sampler
@@ -250,6 +251,7 @@ def posterior(
     whole("posterior: draws", draws, 2)
     belief = _belief(sampler, stacked, draws)
     freshness.look_again(single, belief)
+    check_prior(stacked)
     rows = _rows(single, rewards, contexts)
     key_init, key_refresh, key_draw = _random.split(_random.as_key(seed), 3)
     many = not isinstance(belief, Pool) and not belief.incremental(stacked)

@@ -24,6 +24,7 @@ from .errors import ConfigError
 from .models import Bernoulli, Model, Tabular
 from .models.arms import arm, stack
 from .models.drawing import prior_draws
+from .models.proper import check_prior
 from .models.support import SUPPORTS, WITHIN, support_of_likelihood
 
 SURE = 6.0  # standard errors: large, so that heavy-tailed rewards raise no false alarm
@@ -33,7 +34,7 @@ INSTANCES = 8  # draws of θ and of a context for which they are drawn
 
 
 def check_rewards(env: Any, agent: Any) -> None:
-    """Refuse an agent whose model gives some of the environment's rewards no density.
+    """Refuse an agent whose model gives some of the environment's rewards no density, and priors that are not finite.
 
     If both declare a `support`, these are compared. Otherwise (a user's environment or model, a subclass that overrides `step` or
     `sample`) a few hundred rewards of random play are tried.
@@ -43,8 +44,13 @@ def check_rewards(env: Any, agent: Any) -> None:
         agent: the agent.
 
     Raises:
-        ConfigError: which rewards do not fit the model.
+        ConfigError: which rewards do not fit the model, or whose prior is not finite.
     """
+    model = _believed(agent)
+    if model is not None:
+        check_prior(model)
+    if isinstance(env, Bandit | Contextual) and env.theta is None:
+        check_prior(env.model)
     if (rule := _first(agent, Stopping)) is not None:
         name = type(rule).__name__
         if isinstance(rule, OnPosterior):
@@ -57,7 +63,6 @@ def check_rewards(env: Any, agent: Any) -> None:
             )
         elif isinstance(rule, StopAtEvidence) and rule.binary:
             _check_model(env, agent, stack(Bernoulli(), rule.actions), f"{name} with binary=True is", "leave binary out")
-    model = _believed(agent)
     if model is not None:
         _check_model(env, agent, model, f"the agent's {type(model).__name__} model is", "give the agent a model that fits")
 
