@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ from blts import (
     ConfigError,
     DoubledSinceSwitch,
     DoublingCounts,
+    Env,
     Exact,
     Fixed,
     Gaussian,
@@ -24,6 +26,7 @@ from blts import (
     Perturb,
     Sequential,
     StaticDoubling,
+    Step,
     Thompson,
     Trace,
     condition,
@@ -358,3 +361,24 @@ def test_replications_are_spread_over_devices():
     settings = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     done = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=settings, capture_output=True, text=True)
     assert done.stdout == "same\n", done.stderr
+
+
+class Broken(Env):
+    """Its regret is a number, so that only its rewards show what is wrong."""
+
+    actions = 2
+
+    def reset(self, key):
+        return (), ()
+
+    def step(self, key, state, action):
+        return state, Step((), jnp.where(action == 1, jnp.nan, 1.0), jnp.zeros(()))
+
+
+def test_rewards_that_are_not_finite_are_the_first_warning():
+    trace = simulate(0, Broken(), UCB1(2), Fixed(5), horizon=20, replications=2)
+    assert trace.warnings[0].startswith(
+        "the environment paid rewards that are not finite (in 2 of 2 replications their mean is nan)"
+    )
+    assert "WARNING: the environment paid" in repr(trace)
+    assert not run().warnings

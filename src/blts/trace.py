@@ -274,7 +274,18 @@ class Trace:
         found = diagnosis.warnings(int(s["refreshes"]), int(s["refreshes_unsound"]), bool(s["refreshes_finite"]), *figures)
         if not np.isfinite(self.final_regret).all():
             found.append("the regret of some replications is not a finite number; check what the environment's step returns.")
-        return [*self.notes, *found]
+        return [*self._unusable_rewards(), *self.notes, *found]
+
+    def _unusable_rewards(self) -> list[str]:
+        """A warning where rewards are NaN or infinite, or so large that their sum is."""
+        wrong = self.mean_reward[~np.isfinite(self.mean_reward)]
+        if not wrong.size:
+            return []
+        some = f"in {wrong.size} of {counted(self.replications, 'replication')} their mean is {wrong[0]}"
+        return [
+            f"the environment paid rewards that are not finite ({some}), and these numbers are of no use: mend its step, or sample "
+            "of its model."
+        ]
 
     @property
     def chains(self) -> str:
