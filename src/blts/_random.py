@@ -8,6 +8,7 @@ second as JAX's, and the fused Box–Muller nine times as many normals.
 from __future__ import annotations
 
 import math
+import random
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -26,6 +27,8 @@ _PARITY = np.uint32(0x1BD11BDA)  # Skein's key-schedule constant (Salmon et al. 
 _WORDS = 5
 """A key has two words for the generator, two for the offset of its counter blocks, and one that selects a half of its normals."""
 
+SHARED = (getattr(np.random.rand, "__self__"), getattr(random.random, "__self__"))  # noqa: B009  (their types do not say it)
+"""The generators of `numpy.random` and `random` themselves, from which all of a process may draw."""
 
 _traced_once = partial(jax.jit, inline=True)
 """JAX keeps the equations of a function so decorated, and copies them into every program that calls it. The programs are the same;

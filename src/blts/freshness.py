@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import random
 import types
 import weakref
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ C = TypeVar("C")
 DEPTH, MOST = 8, 5000
 """How far objects are followed that objects refer to, and how many are looked at for a class or function at most."""
 PLAIN = (bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType, np.generic)
+GENERATORS = (np.random.Generator, np.random.BitGenerator, np.random.RandomState, random.Random)
 
 _LAST: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()
 """A digest of what each class and function of somebody's own referred to in the last run."""
@@ -47,9 +49,14 @@ def look_again(*parts: Any) -> None:
         parts: an environment, an agent, a model, …
     """
     if changed(*parts):
-        jax.clear_caches()
-        for cache in _CACHES:
-            cache.clear()
+        let_go()
+
+
+def let_go() -> None:
+    """Let all traced programs go."""
+    jax.clear_caches()
+    for cache in _CACHES:
+        cache.clear()
 
 
 def changed(*parts: Any) -> bool:
@@ -70,6 +77,26 @@ def changed(*parts: Any) -> bool:
         found |= _LAST.setdefault(owner, digest.digest()) != digest.digest()
         _LAST[owner] = digest.digest()
     return found
+
+
+def generators(*parts: Any) -> list[Any]:
+    """The random generators that these parts, their classes and their functions refer to, other than those of whole modules.
+
+    Args:
+        parts: an environment, an agent, a model, …
+
+    Returns:
+        Generators of NumPy and of `random`.
+    """
+    found: dict[int, Any] = {}
+    for held in (held for part in parts for held in parts_within(part)):
+        fields = [each for each in getattr(held, "__dict__", {}).values() if not isinstance(each, np.ndarray | jax.Array)]
+        for owner in (*fields, *from_elsewhere(held)):
+            looked = _Looked()
+            for _ in looked.tokens(owner, DEPTH):
+                pass
+            found |= {id(each): each for each in looked.generators}
+    return list(found.values())
 
 
 def from_elsewhere(part: Any) -> list[Any]:
@@ -99,11 +126,15 @@ class _Looked:
     def __init__(self) -> None:
         self.seen: set[int] = set()
         self.left = MOST
+        self.generators: list[Any] = []
 
     def tokens(self, value: Any, depth: int) -> Iterator[Any]:
         """What decides the numbers that a value brings into a program, as bytes or arrays of bytes."""
         self.left -= 1
         yield type(value).__name__.encode()
+        drawing = getattr(value, "__self__", None) if isinstance(value, types.MethodType | types.BuiltinMethodType) else value
+        if isinstance(drawing, GENERATORS) and not any(drawing is each for each in _random.SHARED):
+            self.generators.append(drawing)
         if isinstance(value, PLAIN):
             yield (hex(value) if isinstance(value, int) else repr(value)).encode()
             return

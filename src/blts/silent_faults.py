@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import jax
@@ -18,7 +20,7 @@ from .batching import Batching
 from .envs import Env
 from .errors import ConfigError
 from .loop import example_row
-from .models.custom import Custom
+from .models.custom import somebodys
 from .steadiness import UNSTEADY, steady, traced
 
 
@@ -35,8 +37,8 @@ def check(env: Env, agent: Agent, batching: Batching) -> None:
     """
     parts = jax.tree.structure((env, agent, batching))
     if parts not in _CHECKED:
-        check_waiting(env, agent)
         check_steady(env, agent, batching)
+        check_waiting(env, agent)
         _CHECKED.add(parts)
 
 
@@ -45,7 +47,7 @@ _CHECKED: set[Any] = freshness.emptied(set())
 
 
 def check_steady(env: Env, agent: Agent, batching: Batching) -> None:
-    """Refuse a method of somebody's own that computes with other numbers whenever it is called.
+    """Refuse a method of somebody's own that computes with other numbers whenever it is called, or that cuts numbers.
 
     Args:
         env: the environment.
@@ -55,25 +57,47 @@ def check_steady(env: Env, agent: Agent, batching: Batching) -> None:
     Raises:
         ConfigError: which method it is.
     """
-    # Functions of a `Custom` model were looked at when it was made.
-    is_somebodys = lambda part: not isinstance(part, Custom) and freshness.from_elsewhere(part)  # noqa: E731
-    parts = [part for part in (env, agent, batching) if any(map(is_somebodys, parts_within(part)))]
-    if not parts:
+    generators = {id(part): freshness.generators(part) for part in (env, agent, batching) if somebodys(part)}
+    if not generators:
         return
     found = []
 
     def watched(owner: Any, name: str, *arguments: Any) -> Any:
-        if not any(owner is part for part in parts):
-            return traced(getattr(owner, name), *arguments)[1]
-        same, shapes = steady(getattr(owner, name), *arguments)
-        if not same:
-            found.append(f"{type(owner).__name__}.{name}")
+        if id(owner) not in generators:
+            # Other parts need only what an agent plays, and not what it learns, which takes long to trace.
+            learns = owner is agent and name in ("empty", "remember", "observe")
+            return None if learns else traced(getattr(owner, name), *arguments)[1]
+        with _cutting() as cut:
+            same, shapes = steady(getattr(owner, name), *arguments, generators=generators[id(owner)])
+        faults = [sentence for fault, sentence in ((not same, UNSTEADY), (cut, CUTS)) if fault]
+        found.extend(f"{type(owner).__name__}.{name}, or what it calls, {sentence}" for sentence in faults)
         return shapes
 
     with suppress(Exception):  # what is wrong with a part is said where it is called
         _call_all(watched, env, agent, batching)
     if found:
-        raise ConfigError(f"{found[0]}, or what it calls, {UNSTEADY}")
+        freshness.let_go()  # a method under `jit` would not be traced the next time, and seem without a fault
+        raise ConfigError(found[0])
+
+
+CUTS = (
+    "writes numbers with fractions into an array of whole numbers, which cuts the fractions: 0.7 would be 0. Make the array of "
+    "floats; or write .astype(int) where that is meant."
+)
+_WRITTEN = re.compile(r"scatter inputs have incompatible types: .*dtype=(\w+) to dtype=(\w+)")
+
+
+@contextmanager
+def _cutting() -> Iterator[list[str]]:
+    """A context manager that notes the warnings of JAX that numbers with fractions were written into arrays of whole numbers."""
+    cut: list[str] = []
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        yield cut
+    for each in seen:
+        types = _WRITTEN.match(str(each.message))
+        if types and jnp.issubdtype(types[1], jnp.inexact) and not jnp.issubdtype(types[2], jnp.inexact):
+            cut.append(str(each.message))
 
 
 def _call_all(call: Callable[..., Any], env: Env, agent: Agent, batching: Batching) -> None:

@@ -2,12 +2,15 @@
 
 JAX calls a function once, to trace it, and then runs its program in every round. A number that the function had from elsewhere than
 its arguments, such as a random generator of its own or a clock, would be the same in all rounds, and nothing would say so. So
-functions of users are traced twice, and the numbers that are written into the two programs are compared.
+functions of users are traced twice, and the numbers that are written into the two programs are compared. Two tosses of a coin agree
+half of the time, so random generators are looked at too: whether they have drawn meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import pickle
+import random
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -38,10 +41,35 @@ def traced(function: Callable[..., Any], *arguments: Any) -> tuple[core.ClosedJa
     return jax.make_jaxpr(afresh, static_argnums=static, return_shape=True)(*arguments)
 
 
-def steady(function: Callable[..., Any], *arguments: Any) -> tuple[bool, Any]:
-    """Whether two programs of a function have the same numbers, and the shapes of its results. See `traced`."""
-    (first, shapes), (second, _) = traced(function, *arguments), traced(function, *arguments)
-    return numbers_of(first) == numbers_of(second), shapes
+def steady(function: Callable[..., Any], *arguments: Any, generators: Iterable[Any] = ()) -> tuple[bool, Any]:
+    """Whether two programs of a function have the same numbers, and are made without random numbers of generators.
+
+    Args:
+        function: what is traced, twice.
+        arguments: as `traced` takes them.
+        generators: random generators that the function may use, besides those of `numpy.random` and `random` themselves.
+
+    Returns:
+        Whether it is so, and the shapes of the function's results.
+    """
+    generators = tuple(generators)
+    begun, before = list(map(_state, generators)), list(map(_state, _random.SHARED))
+    first, shapes = traced(function, *arguments)
+    between = list(map(_state, _random.SHARED))
+    second, _ = traced(function, *arguments)
+    after = list(map(_state, _random.SHARED))
+    # Another thread may draw from a generator of the whole process, but hardly in both traces of a function that does not.
+    drew = any(a != b != c for a, b, c in zip(before, between, after, strict=True)) or begun != list(map(_state, generators))
+    return not drew and numbers_of(first) == numbers_of(second), shapes
+
+
+def _state(generator: Any) -> bytes:
+    """The state of a generator of NumPy or of `random`; nothing where it has none, as the system's."""
+    if isinstance(generator, np.random.RandomState):
+        return pickle.dumps(generator.get_state())
+    if isinstance(generator, random.Random):
+        return b"" if isinstance(generator, random.SystemRandom) else pickle.dumps(generator.getstate())
+    return pickle.dumps(getattr(generator, "bit_generator", generator).state)
 
 
 def numbers_of(program: core.ClosedJaxpr) -> list[bytes]:
@@ -52,7 +80,7 @@ def numbers_of(program: core.ClosedJaxpr) -> list[bytes]:
         for held in jax.tree.leaves(list(step.params.values()), is_leaf=_is_program):
             if _is_program(held):
                 found += numbers_of(held if isinstance(held, core.ClosedJaxpr) else core.ClosedJaxpr(held, ()))
-    return found
+    return found + [np.asarray(result.val).tobytes() for result in program.jaxpr.outvars if isinstance(result, core.Literal)]
 
 
 def _is_program(value: Any) -> bool:

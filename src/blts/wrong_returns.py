@@ -1,8 +1,9 @@
-"""After a simulation failed: find the method of a user's part that returned something invalid, or that JAX cannot trace."""
+"""Find the method of a user's part that returned something invalid, or that JAX cannot trace: most after a simulation failed, and
+before it what would not make it fail, because JAX takes it for something else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -11,12 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _random
+from . import _random, freshness
 from ._typing import Array, Info, Played, Row, Tree
 from .agents import Agent, Belief, Thompson
 from .batching import Batching
 from .envs import Env, Step
 from .errors import BltsError, ConfigError
+from .models.custom import somebodys
 from .models.drawing import arms_of
 from .untraceable import untraceable
 
@@ -47,6 +49,35 @@ def explained(env: Env, agent: Agent, batching: Batching, horizon: int) -> Itera
         raise ConfigError(why) from error
 
 
+def check(env: Env, agent: Agent, batching: Batching, horizon: int) -> None:
+    """Refuse parts of somebody's own that return what JAX silently takes for something else: a number as the end of a batch, of
+    which one bit would count, and states of another type, which would be cast.
+
+    Args:
+        env: the environment of a run.
+        agent: its agent.
+        batching: its batching scheme.
+        horizon: its number of rounds.
+
+    Raises:
+        ConfigError: which method returned what.
+    """
+    own = [part for part in (agent, batching) if somebodys(part)]
+    parts = jax.tree.structure((env, agent, batching))
+    if not own or parts in _CHECKED:
+        return
+    looks = [look for part, look in ((batching, _look_at_end), (agent, _look_at_states)) if any(part is each for each in own)]
+    for look in looks:
+        why = _why(partial(look, horizon), env, agent, batching)
+        if why is not None:
+            raise ConfigError(why)
+    _CHECKED.add(parts)
+
+
+_CHECKED: set[Any] = freshness.emptied(set())
+"""The structures of parts whose results are of the right types."""
+
+
 def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str | None:
     """Trace every required method once, as the loop calls it, and check what it returns.
 
@@ -60,9 +91,14 @@ def why_wrong(env: Env, agent: Agent, batching: Batching, horizon: int) -> str |
         A sentence that names the method, what it returned and what it must return; None if all are correct, or if a method raises
         an error itself.
     """
+    return _why(partial(_look, horizon), env, agent, batching)
+
+
+def _why(look: Callable[..., None], env: Env, agent: Agent, batching: Batching) -> str | None:
+    """The sentence that looking at what these parts return comes to; None if there is none."""
     try:
         # The parts are arguments, as in the loop: of constants, JAX 0.10 keeps single-precision copies that leaping then meets.
-        jax.eval_shape(partial(_look, horizon), env, agent, batching)
+        jax.eval_shape(look, env, agent, batching)
     except _Wrong as wrong:
         return str(wrong)
     except Exception:
@@ -97,15 +133,49 @@ def _look(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
     _same(agent, "remember", agent.remember(history, row, none == 0), history, "a memory as empty returned it")
     new_clock, due = _pair(batching, "step", batching.step(clock, obs, action), "(state, due)")
     _same(batching, "step", new_clock, clock, "a state as init returned it")
-    _number(batching, "step", due, "whether the batch ends, a flag of shape ()", bool)
+    _number(batching, "step", due, FLAG, bool)
     most = batching.max_batches(horizon, env.actions)
     if not isinstance(most, int | np.integer) or most < 0:
         raise _Wrong(f"{type(batching).__name__}.max_batches must return a whole number from 0; it returned {most!r}.")
     block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
     new_states, info = _pair(agent, "observe", agent.observe(key[None], *block), "(states, Info)")
-    _same(agent, "observe", new_states, block[0], "states as it was given them, with the block of replications in front")
+    _same(agent, "observe", new_states, block[0], STATES)
     if not isinstance(info, Info) or any(jnp.shape(x) != (1,) for x in info):
         raise _Wrong(_sentence(agent, "observe", info, "an Info of arrays of shape (block,): Info.of(finite)"))
+
+
+def _look_at_end(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
+    """Whether the batching scheme returns a flag."""
+    _, row, _ = _first_round(env, agent)
+    clock = batching.init(_random.as_key(0), env.actions)
+    _, due = _pair(batching, "step", batching.step(clock, row.obs, row.action), "(state, due)")
+    _number(batching, "step", due, FLAG, bool)
+
+
+def _look_at_states(horizon: int, env: Env, agent: Agent, batching: Batching) -> None:
+    """Whether the agent learns states of the kind of its first one."""
+    key, row, state = _first_round(env, agent)
+    history = agent.empty(jax.tree.map(jnp.zeros_like, row), horizon)
+    block = jax.tree.map(lambda x: jnp.asarray(x)[None], (state, history))
+    new_states, _ = _pair(agent, "observe", agent.observe(key[None], *block), "(states, Info)")
+    # Floats of another precision are as good.
+    alike = lambda x: jnp.asarray(x, float) if jnp.issubdtype(jnp.result_type(x), jnp.floating) else x  # noqa: E731
+    if not _alike(*jax.tree.map(alike, (new_states, block[0]))):
+        _same(agent, "observe", new_states, block[0], STATES)
+
+
+def _first_round(env: Env, agent: Agent) -> tuple[Array, Row, Tree]:
+    """A key, the first round, and the agent's state in it."""
+    key = _random.as_key(0)
+    (env_state, obs), state = env.reset(key), agent.init(key)
+    action = agent.act(key, state, obs, Played(jnp.ones((), int), jnp.zeros(env.actions, int)))
+    action = jnp.asarray(action, int if env.actions else float)
+    step = env.step(key, env_state, action)[1]
+    return key, Row(obs, action, step.reward, step.obs), state
+
+
+FLAG = "whether the batch ends, a flag of shape ()"
+STATES = "states as it was given them, with the block of replications in front"
 
 
 def _look_at_draw(key: Array, agent: Agent, state: Tree) -> None:
@@ -142,6 +212,11 @@ def _number(owner: Any, method: str, found: Any, wanted: str, kind: type = float
 
 
 def _same(owner: Any, method: str, found: Tree, like: Tree, wanted: str) -> None:
-    described = lambda tree: ([(jnp.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(tree)], jax.tree.structure(tree))  # noqa: E731
-    if described(found) != described(like):
+    if not _alike(found, like):
         raise _Wrong(f"{_sentence(owner, method, found, wanted).rstrip('.')}, which is {_words(like)}.")
+
+
+def _alike(found: Tree, like: Tree) -> bool:
+    """Whether two trees have the same structure, shapes and types."""
+    described = lambda tree: ([(jnp.shape(x), jnp.result_type(x)) for x in jax.tree.leaves(tree)], jax.tree.structure(tree))  # noqa: E731
+    return described(found) == described(like)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .. import _random
+from .. import _random, freshness
 from .._module import short
 from .._random import as_key
 from .._typing import PRNGKey, Row, Scalar, Theta
@@ -49,11 +49,13 @@ def check_density(model: Any, name: str) -> None:
     start = jax.eval_shape(draw, single)
     if start[0].shape != (single.dim,):
         raise ConfigError(f"{name}: a prior draw must have shape ({single.dim},); it has {start[0].shape}.")
-    same, shapes = steady(look, single, *start)
+    generators = freshness.generators(model)
+    same, shapes = steady(look, single, *start, generators=generators)
     if not same:
         theta, key_reward = start
         calls = {"sample": (key_reward, theta, obs, action), "mean_reward": (theta, obs, action)}
-        own = [what for what in calls if provides(single, what) and not steady(getattr(single, what), *calls[what])[0]]
+        steadily = lambda what: steady(getattr(single, what), *calls[what], generators=generators)[0]  # noqa: E731
+        own = [what for what in calls if provides(single, what) and not steadily(what)]
         raise ConfigError(f"{name}: {own[0] if own else 'a log-density'} {UNSTEADY}")
     for what in LOOKED_AT:
         if what in shapes and shapes[what].shape != ():

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from .. import _random
-from .._module import short
+from .. import _random, freshness
+from .._module import parts_within, short
 from .._typing import Array, Theta, Tree
 from ..compilation import keep_programs
 from ..declared import why_lost
@@ -70,6 +70,11 @@ def described(model: Any) -> str:
     if not isinstance(model, Custom):
         return type(model).__name__
     return f"{model.maker}({', '.join(short(getattr(model, name)) for name in model.parts)})"
+
+
+def somebodys(part: Any) -> bool:
+    """Whether a part, or one that it holds, is somebody's own. Functions of a `Custom` model were looked at when it was made."""
+    return any(not isinstance(each, Custom) and freshness.from_elsewhere(each) for each in parts_within(part))
 
 
 def cannot_draw(model: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .. import freshness, leap, silent_faults
+from .. import freshness, leap, silent_faults, wrong_returns
 from .._module import require_part
 from .._random import as_key, numbers
 from .._typing import PRNGKey
@@ -127,6 +127,7 @@ def simulate(
     with explained(env, agent, batching, horizon):
         check_states(env, agent)
         silent_faults.check(env, agent, batching)
+        wrong_returns.check(env, agent, batching, horizon)
         check_private(env, agent, batching)
         check_told(env, agent)
         if not misspecified:
