@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +47,7 @@ class Counting(Agent):
     def init(self, key):
         return jnp.zeros(self.actions)
 
-    def act(self, key, state, obs, played):
+    def act(self, key, state, obs, played) -> Any:
         return jnp.argmax(state)
 
     def empty(self, row, capacity):
@@ -71,7 +72,7 @@ class Heedless(Counting):
 
 class HeedlessBelief(Exact):
     def remember(self, model, history, row, live):
-        return super().remember(model, history, row, True)
+        return super().remember(model, history, row, jnp.asarray(True))
 
 
 class HeedfulBelief(Exact):
@@ -156,7 +157,7 @@ class FieldCoin(Counting):
 
 class CompiledCoin(Counting):
     @jax.jit
-    def act(self, key, state, obs, played):
+    def act(self, key, state, obs, played):  # type: ignore[override]
         return jnp.argmax(state + GENERATOR.normal(size=2))
 
 
