@@ -10,7 +10,18 @@ import pytest
 from blts import _random, registry
 from blts.live.conclusions import misfit
 from blts.live.conclusions.misfit import misfits
-from blts.models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, Laplace, LogNormal, Poisson, StudentT, from_functions
+from blts.models import (
+    Bernoulli,
+    Gamma,
+    Gaussian,
+    GaussianUnknownVariance,
+    Laplace,
+    LogNormal,
+    Poisson,
+    StudentT,
+    ZeroInflatedLogNormal,
+    from_functions,
+)
 from blts.models.arms import stack
 
 LABELS = ["A", "B"]
@@ -78,7 +89,7 @@ CASES = {
     "a wrong scale": (Laplace(), lambda r, n: r.laplace(0, 3, n), "spread", True),
     "tails that are not heavy": (StudentT(scale=1.0), lambda r, n: r.normal(0, 3, n), "spread", True),
     "a wrong shape": (Gamma(shape=1.0), lambda r, n: r.gamma(8.0, 0.25, n), "spread", True),
-    "not log-normal": (LogNormal(), lambda r, n: r.exponential(size=n) ** 2 + 1e-3, "shape", True),
+    "not log-normal": (LogNormal(), lambda r, n: r.exponential(size=n) ** 2 + 1e-3, "mean", True),
 }
 
 
@@ -93,6 +104,96 @@ def test_a_wrong_model_is_found(case):
     assert mine, found
     assert serious is None or mine[0].serious == serious
     assert ("not at risk" in mine[0].sentence) == (check not in ("location", "spread") and not mine[0].serious)
+
+
+# Rewards that are mostly 0
+
+PAYMENTS = {
+    "gamma": lambda r, n: r.gamma(0.5, 60.0, n),
+    "exponential": lambda r, n: r.exponential(30.0, n),
+    "uniform": lambda r, n: r.uniform(1.0, 59.0, n),
+    "two prices": lambda r, n: np.where(r.random(n) < 0.9, 10.0, 100.0),
+}
+
+
+def paid_by(share, payments):
+    return lambda r, n: np.where(r.random(n) < share, payments(r, n), 0.0)
+
+
+def overdispersed(mean, factor):
+    """Counts whose variance is `factor` times their mean."""
+    shape = mean / (factor - 1)
+    return lambda r, n: r.poisson(r.gamma(shape, mean / shape, n)).astype(float)
+
+
+def found_in(model, draw, n, sets) -> list[list[misfit.Misfit]]:
+    return [misfits(model, np.arange(n) % 2, draw(np.random.default_rng(seed), n), LABELS) for seed in range(sets)]
+
+
+@pytest.mark.parametrize("sets", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [400, 8000])
+def test_rewards_that_are_mostly_zero_raise_no_alarm_where_the_model_is_right(n, sets):
+    for share in (0.01, 0.1, 0.6):
+        draw = paid_by(share, lambda r, n: r.lognormal(3.0, 1.0, n))
+        assert not any(found_in(ZeroInflatedLogNormal(prior_mean=3.0), draw, n, sets))
+    for mean in (0.002, 0.02, 0.3, 5.0):
+        assert not any(found_in(Poisson(), lambda r, n, mean=mean: r.poisson(mean, n).astype(float), n, sets))
+
+
+@pytest.mark.parametrize("kind", PAYMENTS)
+def test_payments_of_another_shape_are_found(kind, monkeypatch):
+    """10 % of 8,000 pay: the posterior's means are 1.1 to 4 times the truth, or below it, and others are right."""
+    draw = paid_by(0.1, PAYMENTS[kind])
+    found = found_in(ZeroInflatedLogNormal(), draw, 8000, 10)
+    assert all(any(m.serious for m in some) for some in found)
+    assert all("AIPW" in m.sentence and "payments" in m.sentence for some in found for m in some)
+    monkeypatch.setattr(misfit, "_amounts", lambda model: None)  # the mutant: ranks of zeros and payments together
+    if kind == "exponential":
+        assert sum(bool(some) for some in found_in(ZeroInflatedLogNormal(), draw, 8000, 10)) <= 2
+
+
+def test_the_sentence_on_payments_says_how_far_their_mean_is_off():
+    draw = paid_by(0.1, PAYMENTS["gamma"])
+    rewards = draw(np.random.default_rng(0), 8000)
+    found = misfits(ZeroInflatedLogNormal(), np.arange(8000) % 2, rewards, LABELS)
+    mine = next(m for m in found if m.arm == "A")
+    of_a = rewards[::2]
+    assert mine.check == "mean"
+    assert mine.sentence.startswith(f"The payments of 'A' are {of_a[of_a > 0].mean():.4g} on average and the model says ")
+    assert "% too much" in mine.sentence
+    assert 'go by the AIPW means, or take the model "numbers"' in mine.sentence
+
+
+@pytest.mark.parametrize(("mean", "factor", "n"), [(0.3, 2.25, 2000), (0.05, 2.25, 4000), (0.05, 9.0, 4000), (0.02, 4.0, 4000)])
+def test_counts_that_vary_more_are_found_where_their_mean_is_small(mean, factor, n, monkeypatch):
+    found = found_in(Poisson(), overdispersed(mean, factor), n, 10)
+    assert all(some and all(m.serious and m.check == "spread" for m in some) for some in found)
+    monkeypatch.setattr(misfit, "_counts", lambda model: False)  # the mutant: their ranks alone
+    if mean <= 0.05:
+        assert sum(any(m.serious for m in some) for some in found_in(Poisson(), overdispersed(mean, factor), n, 10)) <= 7
+
+
+def test_pairs_of_events_have_the_moments_of_counts_with_a_given_total():
+    rng = np.random.default_rng(0)
+    for n, total in ((400, 40), (50, 250)):
+        drawn = [misfit._pairs(x.astype(float)) for x in rng.multinomial(total, np.full(n, 1 / n), 20_000)]
+        pairs, (_, expected, third) = np.array([x[0] for x in drawn]), drawn[0]
+        assert pairs.mean() == pytest.approx(expected, rel=0.02)
+        assert pairs.var() == pytest.approx(expected, rel=0.05)
+        assert np.mean((pairs - expected) ** 3) == pytest.approx(third, rel=0.25)
+
+
+def test_the_mode_is_that_of_all_rewards_not_of_the_part_that_is_ranked():
+    """Of 20,000 rewards 512 are ranked, whose mean is 6 standard errors away from that of all."""
+    x = np.random.default_rng(0).lognormal(0.0, 1.0, 20_000)
+    values, counts = misfit._together(x)
+    assert len(values) == len(counts) == misfit.ROWS
+    assert counts.sum() == len(x)
+    mean = misfit._predicted(LogNormal(), [x]).mean[0]
+    assert mean == pytest.approx(np.exp(np.log(x).mean() + np.log(x).var() / 2), rel=2e-3)
+    values, counts = misfit._together(np.floor(1000 * x))
+    assert (values == values.round()).all()
+    assert counts.sum() == len(x)
 
 
 def test_the_sentence_says_what_was_expected_and_seen():
