@@ -13,9 +13,11 @@ import pytest
 from blts._module import module
 from blts._typing import Row
 from blts.errors import ConfigError, UnknownName
-from blts.live.aggregate import NEEDS
+from blts.live.aggregate import NEEDS, scattered
 from blts.live.aggregate import rows as rows_of_totals
 from blts.live.checks import outside
+from blts.live.export import table_of
+from blts.live.ledger import Fold
 from blts.models import (
     Bernoulli,
     Gamma,
@@ -28,7 +30,7 @@ from blts.models import (
 )
 from blts.models.functions import from_functions
 from blts.models.numpyro import from_numpyro
-from experiments import LABELS, Hand, log_likelihood, log_prior, made, prior_draw, rewarded
+from experiments import LABELS, Hand, created, log_likelihood, log_prior, made, prior_draw, rewarded
 
 # Telling
 
@@ -219,6 +221,19 @@ def posterior(model, rewards):
     return float(gap(jnp.asarray(rewards, float)))
 
 
+def totals_of(model, rewards):
+    """What a total of these rewards says, as the model needs it."""
+    logs = [math.log(r) for r in rewards if r > 0]
+    every = {
+        "total": float(sum(rewards)),
+        "total_of_squares": float(sum(r * r for r in rewards)),
+        "positive": len(logs),
+        "total_of_logs": sum(logs),
+        "total_of_squared_logs": sum(x * x for x in logs),
+    }
+    return {name: every[name] for name in NEEDS[type(model)]}
+
+
 @pytest.mark.parametrize(
     ("model", "rewards"),
     [
@@ -233,18 +248,12 @@ def posterior(model, rewards):
     ids=lambda x: type(x).__name__,
 )
 def test_totals_give_the_posterior_of_the_rows(model, rewards):
-    logs = [math.log(r) for r in rewards if r > 0]
-    every = {
-        "total": float(sum(rewards)),
-        "total_of_squares": sum(r * r for r in rewards),
-        "positive": len(logs),
-        "total_of_logs": sum(logs),
-        "total_of_squared_logs": sum(x * x for x in logs),
-    }
-    totals = {name: every[name] for name in NEEDS[type(model)]}
+    totals = totals_of(model, rewards)
     again = rows_of_totals(model, len(rewards), totals)
-    assert len(again) == len(rewards)
-    assert posterior(model, again) == pytest.approx(posterior(model, rewards), rel=1e-4)
+    for made_up in (again, *(scattered(model, again, np.random.default_rng(seed)) for seed in range(5))):
+        assert len(made_up) == len(rewards)
+        assert all(outside(model, reward) is None for reward in made_up)
+        assert posterior(model, made_up) == pytest.approx(posterior(model, rewards), rel=1e-4)
     wrong = rows_of_totals(model, len(rewards), totals)[:-1]  # the mutant
     assert posterior(model, wrong) != pytest.approx(posterior(model, rewards), rel=1e-4)
 
@@ -279,3 +288,144 @@ def test_totals_are_refused_where_they_do_not_determine_the_posterior():
             rows_of_totals(Bernoulli(), 3, totals)
     with pytest.raises(ConfigError, match="cannot have"):
         rows_of_totals(Gaussian(), 3, {"total": 3.0, "total_of_squares": 1.0})
+
+
+def oldest_first(model, found, rng):
+    """The mutant: the rows as they were made up, the high ones and the odd ones first."""
+    return found
+
+
+LAWS = {
+    "conversions": (Bernoulli(), lambda rng, n: (rng.random(n) < 0.2) * 1.0),
+    "counts": (Poisson(), lambda rng, n: rng.poisson(0.4, n) * 1.0),
+    "gamma": (Gamma(2.0), lambda rng, n: rng.gamma(2.0, 1.5, n)),
+    "numbers": (Gaussian(), lambda rng, n: rng.normal(10.0, 5.0, n)),
+    "log-normal": (LogNormal(), lambda rng, n: rng.lognormal(0.0, 0.5, n)),
+    "revenue": (ZeroInflatedLogNormal(), lambda rng, n: rng.lognormal(3.0, 0.5, n) * (rng.random(n) < 0.2)),
+}
+"""By name a model, and what draws rewards of it."""
+
+
+def weighted_z(pairs):
+    """How far weighted sums of made-up rewards are from those that chance would give, in standard errors.
+
+    Args:
+        pairs: weights of decisions and their rewards. Given its rewards, every order of them is as likely.
+    """
+    off, var = 0.0, 0.0
+    for weights, rewards in pairs:
+        w, r = weights - weights.mean(), rewards - rewards.mean()
+        off, var = off + (w * r).sum(), var + (w @ w) * (r @ r) / (len(w) - 1)
+    return off / math.sqrt(var)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_totals_are_spread_as_chance_spreads_rewards(law):
+    """Weighted sums as of inverse propensities: right in expectation, and with the spread of the rows' own."""
+    model, draw = LAWS[law]
+    rng = np.random.default_rng(1)
+    weights = np.repeat([2.0, 20.0], 200)  # propensities fell
+    zs = {"totals": [], "rows": [], "mutant": []}
+    for _ in range(300):
+        rewards = draw(rng, 400)
+        found = rows_of_totals(model, 400, totals_of(model, rewards))
+        every = {"totals": scattered(model, found, rng), "rows": rewards, "mutant": oldest_first(model, found, rng)}
+        for name, some in every.items():
+            if np.ptp(some) > 0:
+                zs[name].append(weighted_z([(weights, np.asarray(some))]))
+    for name in ("totals", "rows"):
+        assert abs(np.mean(zs[name])) < 4 / math.sqrt(300)
+        assert abs(np.var(zs[name]) - 1) < 4 * math.sqrt(2 / 300)
+    assert not zs["mutant"] or abs(np.mean(zs["mutant"])) > 10 / math.sqrt(300)  # without one where its rewards are all the same
+
+
+@pytest.mark.parametrize(("law", "variance", "kurtosis"), [("counts", 0.4, 3 + 1 / 0.4), ("gamma", 4.5, 3 + 6 / 2)])
+def test_made_up_rewards_vary_as_those_of_the_model(law, variance, kurtosis):
+    model, draw = LAWS[law]
+    rng, n = np.random.default_rng(2), 20_000
+    found = rows_of_totals(model, n, totals_of(model, draw(rng, n)))
+    z = lambda some: (np.var(some, ddof=1) / variance - 1) / math.sqrt((kurtosis - 1) / n)  # noqa: E731
+    assert abs(z(scattered(model, found, rng))) < 4
+    assert z(oldest_first(model, found, rng)) < -10
+    assert math.fsum(scattered(model, found, rng)) == pytest.approx(math.fsum(found), rel=1e-12)
+
+
+def test_totals_of_extreme_rewards():
+    rng = np.random.default_rng(3)
+    assert scattered(Poisson(), [1e29] * 3, rng) == [1e29] * 3  # more than NumPy can draw
+    assert scattered(Poisson(), [7.0], rng) == [7.0]
+    tiny = scattered(Gamma(1e-4), [1.0] * 50, rng)
+    assert min(tiny) > 0
+    assert sum(tiny) == pytest.approx(50)
+    assert max(scattered(Gamma(1e-4), [1e30] * 50, rng)) <= 1e30
+
+
+def with_totals(chance, seed=0):
+    """An experiment whose propensities changed between two asks; the rewards of both are told as one total of each arm."""
+    experiment = created("sqlite://", arms=["A", "B"], model="conversions", batching="external", floor=0.05, seed=seed)
+    first = experiment.ask(400).decisions
+    rates = {"A": 0.3, "B": 0.5}
+    experiment.tell([(d.id, float(chance.random() < rates[d.arm])) for d in first[:200]])
+    experiment.refresh()
+    mine = [*first[200:], *experiment.ask(600).decisions]
+    for label, rate in rates.items():
+        count = sum(d.arm == label for d in mine)
+        total = float(chance.binomial(count, rate))
+        told = experiment.tell_aggregate(label, count, total=total, request_id=label)
+        rewards = table_of(experiment).rewards
+        assert experiment.tell_aggregate(label, count, total=total, request_id=label) == told
+        assert np.array_equal(table_of(experiment).rewards, rewards, equal_nan=True)
+    return experiment
+
+
+def by_arm(experiment):
+    """Of the decisions that were settled by totals, inverse propensities and rewards, arm by arm."""
+    table = table_of(experiment)
+    own = table.p[np.arange(len(table.arms)), table.arms]
+    return [(1 / own[some], table.rewards[some]) for k in (0, 1) for some in [np.flatnonzero(table.arms[200:] == k) + 200]]
+
+
+def test_inverse_propensities_of_totals(monkeypatch):
+    chance = np.random.default_rng(4)
+    pairs = [pair for seed in range(3) for pair in by_arm(with_totals(chance, seed))]
+    assert all(np.ptp(weights) > 0.1 for weights, _ in pairs)
+    assert abs(weighted_z(pairs[::2])) < 4
+    assert abs(weighted_z(pairs[1::2])) < 4
+    monkeypatch.setattr("blts.live.aggregate.scattered", oldest_first)
+    pairs = [pair for seed in range(3) for pair in by_arm(with_totals(chance, seed))]
+    assert weighted_z(pairs[::2]) < -4  # the arm that was played less and less
+    assert weighted_z(pairs[1::2]) > 4
+
+
+def test_totals_are_scattered_the_same_way_where_all_is_repeated():
+    a, b = (with_totals(np.random.default_rng(5)) for _ in range(2))
+    assert np.array_equal(table_of(a).rewards, table_of(b).rewards)
+    assert a.refresh().in_use
+    assert a.verify() == []
+
+
+def recent_rate():
+    """The mean reward that a policy learns from which forgets all but the last twelve of 24 hours, of which there is one total."""
+    clock, rng = Hand(), np.random.default_rng(6)
+    settings = {"arms": ["A", "B"], "model": "conversions", "batching": "external", "floor": 0.2, "forget": "12h", "clock": clock}
+    experiment = created("sqlite://", **settings)
+    count = dict.fromkeys("AB", 0)
+    for _ in range(24):
+        for decision in experiment.ask(50).decisions:
+            count[decision.arm] += 1
+        clock.now += 3600
+    for label in "AB":
+        experiment.tell_aggregate(label, count[label], total=float(rng.binomial(count[label], 0.3)), request_id=label)
+    assert experiment.refresh().in_use
+    assert experiment.verify() == []
+    with experiment.database.read() as c:
+        row = experiment.session.row(c)
+        known = Fold(experiment.session.id).until(c, row.position, row.t).rows(False, None, clock.now - 12 * 3600)
+    assert len(known.rewards) == 600
+    return known.rewards.mean()
+
+
+def test_what_is_forgotten_of_a_total(monkeypatch):
+    assert abs(recent_rate() - 0.3) < 4 * math.sqrt(0.3 * 0.7 / 600)
+    monkeypatch.setattr("blts.live.aggregate.scattered", oldest_first)
+    assert recent_rate() < 0.05

@@ -1,12 +1,15 @@
 """Totals from a warehouse as rewards: rows with the same sufficient statistics, so that the posterior is the same.
 
 A total stands for `count` decisions. Where a model's likelihood depends on its rewards through sums alone, any rows with
-those sums give the same posterior; these rows are then ordinary rewards to everything else.
+those sums give the same posterior; these rows are then ordinary rewards to everything else. Which decision has which row is left to
+chance: propensities and ages differ between decisions, and estimates that weigh rows by them are then right in expectation.
 """
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
 
 from ..errors import ConfigError, shown
 from ..models import Bernoulli, Gamma, Gaussian, GaussianUnknownVariance, LogNormal, Model, Poisson, ZeroInflatedLogNormal
@@ -49,6 +52,31 @@ def rows(model: Model, count: int, totals: dict[str, float | None]) -> list[floa
         if sentence:
             raise ConfigError(f"These totals are those of rewards such as {reward:g}, and {sentence}.")
     return found
+
+
+def scattered(model: Model, found: list[float], rng: np.random.Generator) -> list[float]:
+    """Rows with the same totals as chance spreads them over decisions: given the totals, every order is as likely.
+
+    Conversions, counts and Gamma rewards have the law that rewards of the model have given their sum, so also its variance.
+    All others are rows as they were found, in random order.
+
+    Args:
+        model: of the arm's rewards.
+        found: of `rows`.
+        rng: where chance comes from.
+
+    Returns:
+        As many rewards.
+    """
+    count, total = len(found), math.fsum(found)
+    if isinstance(model, Poisson) and total < 2**63:  # what NumPy can draw
+        return rng.multinomial(int(total), np.full(count, 1.0 / count)).astype(float).tolist()
+    if isinstance(model, Gamma):
+        parts = rng.dirichlet(np.full(count, np.ravel(model.shape)[0], float))
+        drawn = np.maximum(total * parts, min(total / count, 1 / LARGEST))  # a part of a small shape may be rounded to zero
+        if drawn.max() <= LARGEST:
+            return drawn.tolist()
+    return rng.permutation(found).tolist()
 
 
 def _rows(model: Model, count: int, totals: dict[str, float]) -> list[float]:

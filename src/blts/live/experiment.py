@@ -270,7 +270,8 @@ class Experiment(Pages, Marked):
     ) -> Told:
         """Totals of `count` rewards of an arm, which settle its oldest waiting decisions.
 
-        There are no decision ids to make a retry harmless, so a request id is required.
+        Which of them has which reward is drawn at random, and once: a retry draws nothing. There are no decision ids to make it
+        harmless, so a request id is required.
         """
         objective.refuse_rewards(self.spec)
         if self.spec.features:

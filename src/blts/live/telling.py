@@ -9,15 +9,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import sqlalchemy as sa
 
 from ..errors import ConfigError, UnknownName, shown, whole
-from ..models import Model
+from ..models import Gamma, Model
 from . import aggregate, entries, ledger
 from .answers import Decision, Told
 from .asking import units_of
 from .checks import check_reason, check_text, outside
 from .database import DbRow
+from .parts import Arm
 from .private import refuse_totals
 from .request import MOST_AT_ONCE, unit_hash
 from .status import warnings
@@ -78,7 +80,7 @@ def told_before(stored: dict[str, Any]) -> Told:
 
 
 def tell_aggregate(session: Session, arm: str, count: int, totals: dict[str, float | None], request_id: str) -> Told:
-    """Totals of `count` rewards of an arm, which settle its oldest waiting decisions."""
+    """Totals of `count` rewards of an arm, which settle its oldest waiting decisions, in random order."""
     if request_id is None:
         raise ConfigError("A total has no decision ids that make a retry harmless; give a request_id.")
     if session.spec.delay is not None:
@@ -93,18 +95,29 @@ def tell_aggregate(session: Session, arm: str, count: int, totals: dict[str, flo
         known = entries.answered(session, c, request_id, what)
         if known is not None:
             return told_before(known)
-        labels = entries.labels(session, c)
+        arms = tuple(Arm(a.label, json.loads(a.metadata), json.loads(a.options)) for a in entries.arms_of(c, session.id))
+        labels = [a.label for a in arms]
         if arm not in labels:
             raise UnknownName("arm", arm, labels)
-        ts = ledger.waiting(c, session.id, labels.index(arm), count, session.spec.exposure == "explicit")
+        k = labels.index(arm)
+        ts = ledger.waiting(c, session.id, k, count, session.spec.exposure == "explicit")
         if len(ts) < count:
             raise ConfigError(f"The arm {arm!r} has {len(ts)} decisions that wait for a reward, and the total is for {count}.")
+        model = session.model
+        if isinstance(model, Gamma):  # whose shape may be the arm's own
+            model = session.spec.model_of((k,), arms)
+        values = aggregate.scattered(model, values, _chance(session, k, ts))
         awaited = row.awaited - sum(is_awaited(row, t) for t in ts)
         answer = Told(count, 0, 0, 0, 0, {}, awaited, bool(row.due))
         given = {name: value for name, value in totals.items() if value is not None}
         audit = "aggregate", {"arm": arm, "count": count} | given
         _write(session, c, row, _Entries("aggregate", ts, values), answer, first=count, audit=audit, request=(request_id, what))
     return answer
+
+
+def _chance(session: Session, arm: int, ts: list[int]) -> np.random.Generator:
+    """What scatters a total over its decisions: the same where an experiment is repeated, and another for every other total."""
+    return np.random.default_rng([session.spec.seed or 0, arm, ts[0], ts[-1], len(ts)])
 
 
 def is_awaited(row: DbRow, t: int) -> bool:
