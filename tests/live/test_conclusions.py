@@ -299,7 +299,15 @@ def arm(label: str, **changes):
 
 def situation(**changes):
     lift = {"absolute": {"value": 0.1, "low": 0.05, "high": 0.15}, "relative": {"value": 20.0, "low": 10.0, "high": 30.0}}
-    report = {"sample_ratio": None, "last_refresh_failed": None, "open": 0, "posterior_failings": [], "misfit": [], "burn_in": 0}
+    report = {
+        "sample_ratio": None,
+        "feedback_share": None,
+        "last_refresh_failed": None,
+        "open": 0,
+        "posterior_failings": [],
+        "misfit": [],
+        "burn_in": 0,
+    }
     report |= {"control": "A", "arms": [arm("A"), arm("B", p_best=0.97, expected_loss=0.0123, lift=lift)]}
     report["evidence"] = {"leader": "B", "against": {"A": 34.2}, "needed": 20.0, "exact": True, "least": 10}
     return report | changes
@@ -317,6 +325,7 @@ def test_a_winner_and_its_numbers():
     ("changes", "words"),
     [
         ({"sample_ratio": {"alarm": True}}, "Look into the assignment first"),
+        ({"feedback_share": {"alarm": True, "words": "Shares differ."}}, "Look into the feedback first. Shares differ."),
         ({"last_refresh_failed": ["R-hat is 9"]}, "Look into the sampler first: the last refresh"),
         ({"posterior_failings": ["R-hat is 9"]}, "this report's posterior is not reliable (R-hat is 9)"),
         ({"misfit": ["Rewards vary more."]}, "Look into the model first: it does not fit the rewards. Rewards vary more."),

@@ -173,6 +173,7 @@ def test_the_overview_is_the_status_of_all(url):
             "alarms": [],
             "misfit": report["misfit"],
             "sample_ratio": False,
+            "feedback_share": None,
         }
     assert overview.experiments(database) == found
     even.ask(1)

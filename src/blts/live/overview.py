@@ -50,7 +50,8 @@ def experiments(database: Database) -> list[dict[str, Any]]:
         A table for each, in the order of their creation: the columns of `Experiment.status` that need no model, "position" of the
         last entry of the ledger, which changes with everything that is done, and "report" (None before the worker stored one): its
         "version", "as_of", "recommendation", "winner", the "leader" and its "p_best", the "allocation" of the active arms, "alarms"
-        and "misfit" in sentences, and whether the "sample_ratio" is alarming. "awaited" also counts rewards whose window is over.
+        and "misfit" in sentences, whether the "sample_ratio" is alarming, and the sentence of a "feedback_share" that is.
+        "awaited" also counts rewards whose window is over.
     """
     with database.read() as c:
         rows = [checked(record(row)) for row in c.execute(_ROWS)]
@@ -101,6 +102,7 @@ def _conclusions(version: int, report: dict[str, Any]) -> Conclusions:
         "alarms": [sentence for metric in report.get("metrics", []) for sentence in metric["alarms"]],
         "misfit": report.get("misfit", []),
         "sample_ratio": bool(ratio and ratio["alarm"]),
+        "feedback_share": (report.get("feedback_share") or {}).get("words"),
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..drawing.pages import render
 from ..errors import ConfigError
+from .conclusions.feedback_share import alarming
 from .conclusions.words import not_counted_yet, probability, shares
 from .damage import notices
 from .durations import in_words
@@ -68,7 +69,7 @@ def page(experiment: Experiment, report: dict[str, Any]) -> str:
         {"data_uri": lambda svg: f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"},
         report=report,
         as_of=_as_of(report),
-        warnings=[*warnings(experiment.spec, {"misfit": report["misfit"]})],
+        warnings=warnings(experiment.spec, {"misfit": report["misfit"], "feedback_share": alarming(report["feedback_share"])}),
         alarms=[alarm for metric in report["metrics"] for alarm in metric["alarms"] if alarm not in report["recommendation"]],
         metrics=[_metric(metric) for metric in report["metrics"]],
         posterior=[_posterior(arm) for arm in arms],
@@ -167,6 +168,8 @@ def _health(report: dict[str, Any]) -> list[str]:
     if ratio is not None and ratio["p_value"] is not None:
         fits = "ALARM: arms were not played as often" if ratio["alarm"] else "Arms were played about as often"
         lines.append(f"{fits} as their propensities say (p = {ratio['p_value']:.2g}).")
+    if (share := report["feedback_share"]) is not None and not share["alarm"]:
+        lines.append(f"Decisions of all arms count about equally often (p = {share['p_value']:.2g}).")
     silent = f"; {_share(missing)} of the others had no reward when their window ended." if missing else "."
     lines.append(f"{report['pending']:,} decisions have no reward yet{silent}")
     if report["open"]:

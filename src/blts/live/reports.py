@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from ..compilation import give_back_memory
 from ..errors import ConfigError, whole
 from . import schema
+from .conclusions.feedback_share import alarming
 from .damage import Damaged
 
 if TYPE_CHECKING:
@@ -79,6 +80,18 @@ def last(experiment: Experiment) -> dict[str, Any] | None:
     with experiment.database.read() as c:
         row = _row(c, experiment.id, None)
     return None if row is None else read(experiment.code, experiment.name, row)
+
+
+def differing_feedback(c: sa.Connection, experiment: int) -> list[str]:
+    """What the report that was stored last says where decisions of some arms count more often; empty where it does not.
+
+    Only `read` says that a report was changed; here it says nothing.
+    """
+    row = _row(c, experiment, None)
+    try:
+        return [] if row is None else alarming(json.loads(row.report).get("feedback_share"))
+    except (ValueError, AttributeError, LookupError, TypeError):
+        return []
 
 
 def read(code: str, name: str, row: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..agents.thompson import PROPENSITY_DRAWS
 from ..errors import ConfigError, Conflict, whole
-from . import contextual, entries, policy, priors, releases, schema
+from . import contextual, entries, policy, priors, releases, reports, schema
 from .answers import rewards_in_words
 from .checks import check_reason
 from .learning import chains_in_words
@@ -31,6 +31,7 @@ def status(session: Session) -> dict[str, Any]:
         failings = last_failings(session, c)
         awaited = rewards_awaited(session, c, row)
         budget = releases.budget(session, c, row.position)
+        differs = reports.differing_feedback(c, session.id)
     return {
         "name": session.name,
         "paused": is_paused(row),
@@ -53,7 +54,7 @@ def status(session: Session) -> dict[str, Any]:
         "allocation_error": allocation_error(current),
         "last_refresh_failed": failings or None,
         "chains": chains_in_words(json.loads(entry.about)["diagnostics"]) or None,
-        "warnings": warnings(session.spec, json.loads(entry.about)),
+        "warnings": warnings(session.spec, json.loads(entry.about) | {"feedback_share": differs}),
         "waits": held_up(session.spec, bool(row.due), row.batch, awaited),
         "model": session.spec.model.words,
         "prior": prior_in_words(session, current),
@@ -126,12 +127,13 @@ def warnings(spec: Spec, about: dict[str, Any]) -> list[str]:
 
     Args:
         spec: the experiment's.
-        about: of the policy in use.
+        about: of the policy in use; with "feedback_share", the sentence of a report that arms are not answered equally often.
 
     Returns:
         Sentences.
     """
     found = [f"The model does not fit the rewards, so nothing is recommended. {sentence}" for sentence in about.get("misfit", [])]
+    found += [f"Answers differ by arm, so nothing is recommended. {sentence}" for sentence in about.get("feedback_share", [])]
     if spec.window is not None and spec.learn == "open":
         found.append(
             "Rewards are learned from while windows are open: arms whose successes come fast look better than they are. "

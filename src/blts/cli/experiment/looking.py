@@ -150,6 +150,8 @@ def _show(found: dict[str, Any]) -> None:
     lines = [f"{in_words(found['pending'], 'decision')} pending (no reward yet, and no window that has ended){passed}"]
     if ratio and ratio["p_value"] is not None:
         lines.append(f"sample ratio: p = {cell(ratio['p_value'])}{', ALARM' if ratio['alarm'] else ''}")
+    if share := found.get("feedback_share"):
+        lines.append(f"share of decisions that count, by arm: p = {cell(share['p_value'])}{', ALARM' if share['alarm'] else ''}")
     if gain and gain["per_unit"] is not None:
         unknown = "" if gain["low"] is not None else " (no interval can be given yet)"
         lines.append(f"against equal allocation: {interval(gain['per_unit'], gain['low'], gain['high'])} a unit{unknown}")

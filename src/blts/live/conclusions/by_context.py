@@ -8,6 +8,7 @@ import numpy as np
 
 from ...errors import counted
 from . import segments, values
+from .feedback_share import alarming
 from .posterior import LEVEL
 from .words import number
 
@@ -113,6 +114,8 @@ def recommendation(report: dict[str, Any]) -> str:
     ratio = report["sample_ratio"]
     if ratio is not None and ratio["alarm"]:
         return "Look into the assignment first: arms were not played as often as their propensities say."
+    for sentence in alarming(report["feedback_share"]):
+        return f"Look into the feedback first. {sentence}"
     if report["last_refresh_failed"]:
         return f"Look into the sampler first: the last refresh is not used ({'; '.join(report['last_refresh_failed'])})."
     found: list[dict[str, Any]] = report["values"]

@@ -20,6 +20,7 @@ from ..spec import Spec
 from . import estimates, evidence, misfit, values
 from .by_context import NOTHING, by_context, recommendation
 from .counted import Counted
+from .feedback_share import alarming, feedback_share
 from .lift import lifts
 from .posterior import EXACT_DRAWS, LEVEL, PosteriorSummary, posterior
 from .recommendation import recommend
@@ -180,6 +181,7 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
         if bounded is not None and any(one.check in OF_SHAPES for one in wrong):
             wrong = [one for one in wrong if one.check not in OF_SHAPES] + [misfit.Misfit(None, "shape", bounded, False)]
     ratio = sample_ratio(table.arms, table.propensities) if len(table.t) else None
+    share = feedback_share(spec, table, known)
     report: dict[str, Any] = {
         "last_refresh_failed": version.failings or None,
         "burn_in": spec.burn_in,
@@ -188,7 +190,7 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
         "posterior": None if found is None else found.how,
         "posterior_failings": [] if found is None else found.failings,
         "misfit": [one.sentence for one in wrong if one.serious],
-        "notes": [one.sentence for one in wrong if not one.serious],
+        "notes": [*alarming(share), *(one.sentence for one in wrong if not one.serious)],
         "arms": _arms(table, known, seen, version, found, control),
         "sample_ratio": None
         if ratio is None
@@ -198,6 +200,7 @@ def compare(spec: Spec, table: DecisionTable, known: Counted, seen: Seen, versio
             "expected": dict(zip(table.labels, map(float, ratio.expected), strict=True)),
             "observed": dict(zip(table.labels, map(int, ratio.observed), strict=True)),
         },
+        "feedback_share": share,
     }
     report["evidence"] = _evidence(report["arms"], seen, active, found)
     if spec.features:

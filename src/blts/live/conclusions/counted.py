@@ -21,6 +21,8 @@ class Counted(NamedTuple):
     """Rewards that are told and do not count yet, because their window has not passed."""
     capped: int
     """Rewards above the cap."""
+    waits: np.ndarray
+    """Which decisions have a window that has begun and not passed."""
 
     def are(self, *statuses: str) -> np.ndarray:
         """Which decisions have one of some statuses."""
@@ -41,10 +43,15 @@ def closed(table: DecisionTable, spec: Spec, now: float) -> np.ndarray:
     Returns:
         A mask, `[decisions]`.
     """
-    starts = table.exposed_at if spec.exposure == "explicit" else table.asked_at
+    starts = _starts(table, spec)
     if spec.window is None:
         return ~np.isnan(table.rewards) & ~np.isnan(starts)
     return starts + spec.window <= now
+
+
+def _starts(table: DecisionTable, spec: Spec) -> np.ndarray:
+    """When each decision's window begins; NaN where it was not exposed, if exposure is told explicitly."""
+    return table.exposed_at if spec.exposure == "explicit" else table.asked_at
 
 
 def counted(table: DecisionTable, spec: Spec, now: float) -> Counted:
@@ -67,4 +74,5 @@ def counted(table: DecisionTable, spec: Spec, now: float) -> Counted:
     early = ~done & ~np.isnan(rewards)
     rewards[early] = np.nan
     cap = np.inf if spec.cap is None else spec.cap
-    return Counted(kinds, np.minimum(rewards, cap), int(early.sum()), int((rewards > cap).sum()))
+    waits = ~np.isnan(_starts(table, spec)) & ~done & (spec.window is not None)
+    return Counted(kinds, np.minimum(rewards, cap), int(early.sum()), int((rewards > cap).sum()), waits)

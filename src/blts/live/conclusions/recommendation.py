@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .evidence import ERROR
+from .feedback_share import alarming
 from .words import probability, windows_of
 
 WINNER = 0.95
@@ -53,6 +54,9 @@ def _why_nothing(report: dict[str, Any]) -> str | None:
     ratio, active = report["sample_ratio"], [arm for arm in report["arms"] if arm["active"]]
     if ratio is not None and ratio["alarm"]:
         return "Look into the assignment first: arms were not played as often as their propensities say."
+    if all(arm["rewards"] for arm in active):
+        for sentence in alarming(report["feedback_share"]):
+            return f"Look into the feedback first. {sentence}"
     if report["last_refresh_failed"]:
         return f"Look into the sampler first: the last refresh is not used ({'; '.join(report['last_refresh_failed'])})."
     if not any(arm["rewards"] for arm in active):

@@ -32,30 +32,33 @@ def sample_ratio(arms: np.ndarray, p: np.ndarray | Propensities) -> RatioTest:
     for some in blocks(len(arms)):
         sums.add(p=p[some])
     observed, expected = np.bincount(arms, minlength=K).astype(float), sums.p
-    cells = _cells(expected)
+    cells = cells_of(expected)
     gap = cells @ (observed - expected)
     for some in blocks(len(arms)):
         q = p[some] @ cells.T
         sums.add(q=q, products=(q.T @ q)[None])
-    covariance = np.diag(sums.q) - sums.products
-    values, vectors = np.linalg.eigh(covariance)
-    solid = values > 1e-9 * max(1.0, values.max(initial=0.0))
     impossible = bool((own_propensities(arms, p) <= 0).any())
     if impossible:
         return RatioTest(0.0, expected, observed, True)
-    if not solid.any():
-        return RatioTest(float("nan"), expected, observed, False)
-    statistic = np.sum((vectors.T @ gap)[solid] ** 2 / values[solid])
-    p_value = float(special.chdtrc(int(solid.sum()), statistic))
+    p_value = chance(gap, np.diag(sums.q) - sums.products)
     return RatioTest(p_value, expected, observed, p_value < ALARM)
 
 
-def _cells(expected: np.ndarray) -> np.ndarray:
+def chance(gap: np.ndarray, covariance: np.ndarray) -> float:
+    """The p-value of a gap that is normal with mean 0: of its quadratic form. Not a number where nothing was left to chance."""
+    values, vectors = np.linalg.eigh(covariance)
+    solid = values > 1e-9 * max(1.0, values.max(initial=0.0))
+    if not solid.any():
+        return float("nan")
+    return float(special.chdtrc(int(solid.sum()), np.sum((vectors.T @ gap)[solid] ** 2 / values[solid])))
+
+
+def cells_of(expected: np.ndarray, fewest: float = FEWEST) -> np.ndarray:
     """Arms as cells of a test, those that expect few plays put together: a 0-1 matrix [cells, arms]."""
     order = np.argsort(expected)
     groups: list[list[int]] = []
     for arm in order:
-        if groups and expected[groups[-1]].sum() < FEWEST:
+        if groups and expected[groups[-1]].sum() < fewest:
             groups[-1].append(int(arm))
         else:
             groups.append([int(arm)])

@@ -58,6 +58,10 @@ TERMS = {
         "Whether arms were played as often as their propensities say. If not, something between the decision and the "
         "visitor is broken.",
     ),
+    "feedback-share": Term(
+        "Feedback by arm",
+        "Whether decisions of all arms count equally often. If not, averages over those that count need not be what an arm earns.",
+    ),
     "rhat": Term("R-hat", "How far the sampler's chains disagree. Near 1 they agree; a refresh above the limit is not used."),
     "floor": Term(
         "Floor", "The share of decisions that every arm keeps, whatever has been learned, so that estimates stay possible."

@@ -67,7 +67,7 @@ def verdict(facts: Facts) -> Verdict:
             ("retire-arm", "Retire an arm…"),
         )
     if why.startswith("Look into"):
-        what = "assignment" if "assignment" in why[:30] else "sampler" if "sampler" in why[:30] else "model"
+        what = next((one for one in ("assignment", "feedback", "sampler") if one in why[:30]), "model")
         headline = f"Check the {what} before you trust a number"
         return Verdict("bad", "Needs you", headline, why, "See what is wrong under Health.", ("health", "Open Health"))
     if facts.winner is not None:

@@ -77,6 +77,8 @@ def _problems(row: dict[str, Any]) -> list[str]:
     out = [f"Guardrail: {alarm}." for alarm in found["alarms"]]
     if found["sample_ratio"]:
         out.append("Arms were not played as often as their propensities say.")
+    if found["feedback_share"]:
+        out.append(found["feedback_share"])
     out += [f"The model does not fit the rewards. {sentence}" for sentence in found["misfit"]]
     return out or ([found["recommendation"]] if found["recommendation"].startswith("Look ") else [])
 

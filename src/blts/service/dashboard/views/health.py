@@ -40,7 +40,7 @@ def checks(facts: Facts) -> list[Check]:
     out = [_refresh(facts), _chains(facts)]
     if report is None:
         return out
-    out += [_sample_ratio(report), _model(facts, report), _missing(report), *_weights(report), *_alarms(report)]
+    out += [_sample_ratio(report), _model(facts, report), _missing(report), *_share(report), *_weights(report), *_alarms(report)]
     return out
 
 
@@ -85,6 +85,16 @@ def _missing(report: dict[str, Any]) -> Check:
         words = f"Arms differ by {numbers.percent(apart, 2)} in how many decisions stay silent; leaving these out is biased."
         return Check("warn", "Silent decisions", numbers.percent(rate), words)
     return Check("good", "Silent decisions", numbers.percent(rate), words)
+
+
+def _share(report: dict[str, Any]) -> list[Check]:
+    share, name = report.get("feedback_share"), "Feedback by arm"
+    if share is None:
+        return []
+    p = f"p = {numbers.number(share['p_value'], 2)}"
+    if share["alarm"]:
+        return [Check("bad", name, p, share["words"], "feedback-share")]
+    return [Check("good", name, p, "Decisions of all arms count about equally often.", "feedback-share")]
 
 
 def _weights(report: dict[str, Any]) -> list[Check]:
