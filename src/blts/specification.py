@@ -216,16 +216,22 @@ def stale_regret(env: Any, plays: np.ndarray, rewards: np.ndarray, regrets: np.n
 FAR = 0.01  # of the range of mean rewards: numbers that are farther apart than this cannot tell them apart well
 
 
-def too_far_from_zero(env: Any) -> tuple[str, ...]:
+NEAR = 1e3  # mean rewards up to here are not looked at, so that nothing is compiled for them
+
+
+def too_far_from_zero(env: Any, rewards: np.ndarray) -> tuple[str, ...]:
     """Detect mean rewards that are so far from zero that their differences have few digits.
 
     Args:
         env: the environment.
+        rewards: the mean reward of each replication.
 
     Returns:
         A warning, or nothing.
     """
     means = np.zeros(1)
+    if not np.abs(rewards).max(initial=0.0) > NEAR:
+        return ()
     if isinstance(env, Bandit) and env.theta is not None:
         means = np.asarray(env.means(env.theta))
     elif isinstance(env, MDP):

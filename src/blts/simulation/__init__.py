@@ -152,7 +152,8 @@ def simulate(
         trace,
         world=_digest(env),
         first=int(first),
-        notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret) + too_far_from_zero(paying),
+        notes=stale_regret(paying, trace.plays, trace.mean_reward, trace.final_regret)
+        + too_far_from_zero(paying, trace.mean_reward),
         messages=messages(Sent(*counted), env, agent) if len(counted) else None,
     )
 
