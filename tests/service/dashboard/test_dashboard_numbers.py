@@ -7,7 +7,7 @@ import io
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from blts.service.dashboard import numbers, scales
@@ -57,6 +57,8 @@ def test_no_hidden_character_is_left(text):
     assert numbers.visible(shown) == shown
 
 
+@example([5e-324], True)
+@example([-5e-324, 5e-324], False)
 @given(st.lists(finite, min_size=1, max_size=5), st.booleans())
 def test_an_axis_covers_its_values_with_a_few_even_marks(values, zero):
     axis = scales.linear(values, zero=zero)

@@ -38,6 +38,9 @@ def step_of(span: float, most: int) -> float:
     return next(m * power for m in (1.0, 2.0, 5.0, 10.0) if m * power >= rough * (1 - 1e-9))
 
 
+TINY = 1e-300  # smaller values are 0 on an axis: a fifth of the smallest numbers there are would be 0
+
+
 def linear(values: Sequence[float], *, zero: bool = False, most: int = 5, label: Callable[[float], str] = numbers.number) -> Axis:
     """An axis with round marks that covers some values.
 
@@ -50,7 +53,7 @@ def linear(values: Sequence[float], *, zero: bool = False, most: int = 5, label:
     Returns:
         The axis.
     """
-    known = [v for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
+    known = [v if abs(v) > TINY else 0.0 for v in values if v is not None and math.isfinite(v)] or [0.0, 1.0]
     low, high = min(known), max(known)
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
